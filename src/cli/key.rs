@@ -233,20 +233,25 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn prompt(name: &str) -> Result<String> {
-    let asked = match name {
-        "all" => rpassword::prompt_password("Key of the encrypted volumes: "),
-        name => rpassword::prompt_password(format!("Key of {name}: ")),
+    let text = match name {
+        "all" => "Key of the encrypted volumes: ".to_owned(),
+        name => format!("Key of {name}: "),
     };
-    asked.map_err(|error| {
+    let hint =
+        format!("give --key {name}:file:FILE (- for standard input) or --key {name}:env:VARIABLE");
+    ask(&text, &format!("the key of `{name}`"), &hint)
+}
+
+/// Asks on the terminal. `what` and the hint are for the error if there is none.
+pub(super) fn ask(text: &str, what: &str, hint: &str) -> Result<String> {
+    rpassword::prompt_password(text).map_err(|error| {
         let error = if File::open("/dev/tty").is_ok() {
             error.into()
         } else {
-            let reason = format!("cannot ask for the key of `{name}`: no terminal is available");
+            let reason = format!("cannot ask for {what}: no terminal is available");
             Error::new(ErrorKind::Other, reason)
         };
-        error.with_hint(format!(
-            "give --key {name}:file:FILE (- for standard input) or --key {name}:env:VARIABLE"
-        ))
+        error.with_hint(hint.to_owned())
     })
 }
 

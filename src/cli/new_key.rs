@@ -85,12 +85,8 @@ impl NewKey {
 
 /// Asks for a new passphrase twice.
 fn asked() -> Result<Vec<u8>> {
-    let ask = |text: &str| {
-        rpassword::prompt_password(text).map_err(|error| {
-            let error: Error = error.into();
-            error.with_hint("give --encrypt file:FILE or --encrypt env:VARIABLE")
-        })
-    };
+    let hint = "give --encrypt file:FILE (- for standard input) or --encrypt env:VARIABLE";
+    let ask = |text| key::ask(text, "the passphrase of the new image", hint);
     let first = Secret::new(ask("Passphrase of the new image: ")?.into_bytes());
     let again = Secret::new(ask("The same passphrase again: ")?.into_bytes());
     if first != again {

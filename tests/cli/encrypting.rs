@@ -149,3 +149,45 @@ fn a_refused_encryption_leaves_nothing() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), before);
 }
+
+/// The passphrase is asked for twice. `script` gives the program a terminal.
+#[test]
+fn a_passphrase_is_asked_for_on_the_terminal_alone() {
+    if require("script").is_none() || require("setsid").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("new.qcow2");
+    let words = format!(
+        "{DISKFS} create --encrypt ask -o encrypt.iter-time=10 {} 1M",
+        image.display()
+    );
+    let typed = |lines: &str| {
+        let script = format!("(sleep 0.5; printf '{lines}') | script -qec '{words}' /dev/null");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).output().unwrap()
+    };
+    let differ = typed("one\\ntwo\\n");
+    let told = String::from_utf8_lossy(&differ.stdout);
+    assert!(!differ.status.success() && !image.exists(), "{differ:?}");
+    assert!(told.contains("the passphrases differ"), "{told}");
+    let made = typed("one\\none\\n");
+    assert!(made.status.success(), "{made:?}");
+    let told = String::from_utf8_lossy(&made.stdout);
+    assert!(!told.contains("one"), "{told}");
+    let key = "--key=all:env:KEY";
+    let mut command = Command::new(DISKFS);
+    command.args(["info", key]).arg(&image).env("KEY", "one");
+    assert!(command.output().unwrap().status.success());
+
+    std::fs::remove_file(&image).unwrap();
+    let mut command = Command::new("setsid");
+    let words = words.split(' ');
+    let without = command.arg("--wait").args(words).output().unwrap();
+    let told = String::from_utf8_lossy(&without.stderr);
+    assert!(!without.status.success() && !image.exists(), "{without:?}");
+    assert!(
+        told.contains("no terminal is available") && told.contains("--encrypt file:FILE"),
+        "{told}"
+    );
+}

@@ -134,6 +134,8 @@ const ELSEWHERE: &[&str] = &[
     "diskfs hotplug",
     "diskfs serve",
     "qemu-system",
+    // A terminal: tests/cli/encrypting.rs.
+    "--encrypt ask",
     // These need a server: tests/cli/remote.rs has one.
     "nbd://",
     "https://",
@@ -204,6 +206,7 @@ fn scene() -> tempfile::TempDir {
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0hxGYvvJmyyTBhVvpnLhJ1f5Jp5VYMXVIoyDZOA6Zo me\n",
         ),
         ("keys", "ssh-ed25519 AAAA me\n"),
+        ("key", "a passphrase"),
         ("user-data", "#cloud-config\npackages: [nginx]\n"),
         ("meta-data", "instance-id: i-1\n"),
         ("unattend.xml", "<unattend/>\n"),

@@ -364,6 +364,33 @@ fn only_complete_disks_are_stored_as_they_are() {
 }
 
 #[test]
+fn a_damaged_source_is_named_with_its_exit_code() {
+    let demo = image("demo.qcow2");
+    let at = demo.directory();
+    let words = ["create", "-q", "-f", "qcow2", "damaged.qcow2", "1M"];
+    run(at, "qemu-img", &words);
+    let words = ["-c", "write 0 1M", "damaged.qcow2"];
+    run(at, "qemu-io", &words);
+    let path = at.join("damaged.qcow2");
+    let mut bytes = fs::read(&path).unwrap();
+    // An entry of the first L2 table (the format's specification, "Cluster mapping"): an offset that
+    // is not that of a cluster. No partition table is there.
+    let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+    let l2 = number(usize::try_from(number(40)).unwrap()) & 0x00ff_ffff_ffff_fe00;
+    let l2 = usize::try_from(l2).unwrap() + 8 * 8;
+    bytes[l2..l2 + 8].copy_from_slice(&(1_u64 << 63 | 0x1200).to_be_bytes());
+    fs::write(&path, bytes).unwrap();
+    let words = ["oci", "build", "damaged.qcow2", "-o", "new", "-O", "raw"];
+    let (code, error) = diskfs(&demo, &words).failure();
+    assert_eq!(code, 5, "{error}");
+    assert!(
+        error.contains("damaged.qcow2") && !error.contains("new:"),
+        "{error}"
+    );
+    assert!(!demo.directory().join("new").exists());
+}
+
+#[test]
 fn images_are_only_read() {
     let demo = image("demo.qcow2");
     build(&demo, "layout", &[]);

@@ -193,6 +193,11 @@ impl std::error::Error for Error {
 
 impl From<io::Error> for Error {
     fn from(e: io::Error) -> Self {
+        // An error of this crate that went through `std::io` is unwrapped again.
+        let e = match e.downcast::<Self>() {
+            Ok(own) => return own,
+            Err(e) => e,
+        };
         let kind = match e.kind() {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::Exists,
@@ -277,6 +282,14 @@ mod tests {
              run `qemu-img check disk.qcow2`"
         );
         assert_eq!(e.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn an_error_that_went_through_the_standard_library_is_the_same() {
+        let e = io::Error::other(Error::corrupt("L2 entry").at(8).in_file("disk.qcow2"));
+        let e = Error::from(e).in_file("new.qcow2");
+        assert_eq!(e.kind(), ErrorKind::Corrupt);
+        assert_eq!(e.to_string(), "disk.qcow2: L2 entry (at byte 0x8)");
     }
 
     #[test]

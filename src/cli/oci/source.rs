@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskfs::block::{BlockRead, File};
@@ -20,6 +21,8 @@ const CONVERT_HINT: &str = "use -O qcow2 or -O raw to convert it on the way";
 #[derive(Debug)]
 pub(super) struct DiskFile {
     name: String,
+    /// The file of the host that it comes from, for errors.
+    path: PathBuf,
     bytes: Arc<dyn BlockRead>,
     at: u64,
     /// The directory of a converted file.
@@ -33,7 +36,10 @@ impl DiskFile {
         let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
         match format {
             None => Self::as_it_is(disk.description(), name, options),
-            Some(Format::Raw) => Ok(Self::of(format!("{stem}.img"), disk.device(), None)),
+            Some(Format::Raw) => {
+                let path = &disk.description().path;
+                Ok(Self::of(format!("{stem}.img"), path, disk.device(), None))
+            }
             Some(Format::Qcow2) => Self::converted(disk, format!("{stem}.qcow2")),
             Some(other) => {
                 let reason =
@@ -43,9 +49,15 @@ impl DiskFile {
         }
     }
 
-    const fn of(name: String, bytes: Arc<dyn BlockRead>, directory: Option<TempDir>) -> Self {
+    fn of(
+        name: String,
+        path: &Path,
+        bytes: Arc<dyn BlockRead>,
+        directory: Option<TempDir>,
+    ) -> Self {
         Self {
             name,
+            path: path.to_owned(),
             bytes,
             at: 0,
             _directory: directory,
@@ -56,7 +68,7 @@ impl DiskFile {
         check_complete(image)?;
         let files = options.open_options()?.files;
         let file = files.open(&image.path, Access::Read)?;
-        Ok(Self::of(name, Arc::new(file), None))
+        Ok(Self::of(name, &image.path, Arc::new(file), None))
     }
 
     fn converted(disk: &Disk, name: String) -> Result<Self> {
@@ -69,7 +81,7 @@ impl DiskFile {
         let mut go_on = |_| ControlFlow::Continue(());
         convert(&*disk.device(), &path, &options, &mut go_on)?;
         let file = File::open(&path)?;
-        Ok(Self::of(name, Arc::new(file), Some(directory)))
+        Ok(Self::of(name, &path, Arc::new(file), Some(directory)))
     }
 
     /// Returns the name of the file in the image.
@@ -87,7 +99,8 @@ impl Read for DiskFile {
         let left = self.size_bytes().saturating_sub(self.at);
         let len = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
         let buf = &mut buf[..len];
-        self.bytes.read_at(self.at, buf).map_err(io::Error::other)?;
+        let read = self.bytes.read_at(self.at, buf);
+        read.map_err(|e| io::Error::other(e.in_file(&self.path)))?;
         self.at += len as u64;
         Ok(len)
     }
