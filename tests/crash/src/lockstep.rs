@@ -272,12 +272,16 @@ impl Lockstep {
         {
             self.zero_what_is_zero((subject, model), *offset..offset + len_bytes)?;
         }
-        let before = self.history.latest(subject).map(|node| node.modified);
-        if before != Some(metadata.modified) {
-            let change = SetMetadata {
-                modified: Some(SetTime::Now),
-                ..SetMetadata::default()
-            };
+        let before = self.history.latest(subject);
+        let was = |time: fn(&Node) -> Timestamp| before.map(|node| time(node));
+        let mut change = SetMetadata::default();
+        if was(|node| node.modified) != Some(metadata.modified) {
+            change.modified = Some(SetTime::Now);
+        } else if was(|node| node.changed) != Some(metadata.changed) {
+            // The kernel allocates a part of a range that does not fit, which sets only this time.
+            change.permissions = Some(metadata.permissions);
+        }
+        if change != SetMetadata::default() {
             self.model.set_metadata(model, &change)?;
         }
         Ok(())
