@@ -78,6 +78,7 @@ mod partition;
 mod pool;
 mod progress;
 pub(crate) mod qemu_img;
+mod random;
 mod rebase;
 mod reference;
 #[cfg(feature = "nbd")]

@@ -11,7 +11,6 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -27,6 +26,7 @@ use diskfs::{
 use super::bytes;
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::random;
 use super::session::{Output, Session, stdout};
 use super::show::json;
 use super::show::name::message;
@@ -309,9 +309,7 @@ impl SwapArgs {
             label: self.label.clone(),
             uuid: match self.uuid {
                 Some(uuid) => uuid.into_bytes(),
-                None => uuid::Builder::from_random_bytes(random()?)
-                    .into_uuid()
-                    .into_bytes(),
+                None => random::uuid()?.into_bytes(),
             },
             page_bytes: self.page_size,
         }))
@@ -610,16 +608,9 @@ fn hint(error: Error) -> Error {
     }
 }
 
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    // getrandom(2) returns this few bytes completely or not at all.
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
-    Ok(bytes)
-}
-
 /// Returns the given serial number, or a random one.
 fn serial(given: Option<u32>) -> Result<u32> {
-    given.map_or_else(|| Ok(u32::from_le_bytes(random()?)), Ok)
+    given.map_or_else(|| Ok(u32::from_le_bytes(random::bytes()?)), Ok)
 }
 
 /// Parses a serial number: `1234-ABCD` or `1234abcd`.

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use rustix::rand::{GetRandomFlags, getrandom};
-use uuid::Uuid;
-
 use diskfs::image::create::NewEncryption;
 use diskfs::luks::{Luks1Options, Secret};
-use diskfs::{Error, ErrorKind, Format, Result, block, new_encryption};
+use diskfs::{Error, ErrorKind, Format, Result, new_encryption};
 
 use super::ImageSettings;
+use crate::cli::random;
 
 /// The start of the names of the options.
 const PREFIX: &str = "encrypt.";
@@ -106,7 +104,7 @@ impl Encryption {
             } else {
                 key_bytes
             },
-            uuid: random_uuid()?.to_string(),
+            uuid: random::uuid()?.to_string(),
             ..Luks1Options::default()
         };
         Ok(options.timed(self.time()?)?)
@@ -180,6 +178,7 @@ impl ImageSettings {
     /// # Errors
     /// `Invalid` and `Unsupported` for the options; those of the host's random numbers.
     pub(in super::super) fn encrypt(&mut self, passphrase: &Secret) -> Result<()> {
+        let mut random = |buf: &mut [u8]| Ok(random::fill(buf)?);
         let new = self.encryption.options()?.create(passphrase, &mut random)?;
         self.encryption.made = Some(new_encryption(new));
         Ok(())
@@ -234,20 +233,4 @@ fn refused(option: &str, name: &str, names: &[&str]) -> Error {
     let name = name.escape_debug();
     let reason = format!("option encrypt.{option}: unsupported value `{name}`");
     Error::new(kind, reason).with_hint(format!("supported: {known}"))
-}
-
-/// Fills a buffer with random bytes of the host.
-fn random(mut buf: &mut [u8]) -> block::Result<()> {
-    while !buf.is_empty() {
-        let filled = getrandom(&mut *buf, GetRandomFlags::empty());
-        let filled = filled.map_err(std::io::Error::from)?;
-        buf = buf.get_mut(filled..).unwrap_or_default();
-    }
-    Ok(())
-}
-
-fn random_uuid() -> Result<Uuid> {
-    let mut bytes = [0; 16];
-    random(&mut bytes)?;
-    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
 }

@@ -6,7 +6,8 @@ use diskfs::{Error, ErrorKind, ExtKind, ExtOptions, Result};
 use uuid::Uuid;
 
 use super::source::SourceTree;
-use super::{Common, random, small_size};
+use super::{Common, small_size};
+use crate::cli::random;
 use crate::cli::tool::MethodArgs;
 
 /// The default share of the blocks that is reserved for root, in percent.
@@ -93,9 +94,9 @@ impl ExtArgs {
             label: self.label.clone(),
             uuid: match self.uuid {
                 Some(uuid) => uuid.into_bytes(),
-                None => random_uuid()?,
+                None => random::uuid()?.into_bytes(),
             },
-            hash_seed: random_uuid()?,
+            hash_seed: random::uuid()?.into_bytes(),
             time: source_date()?.unwrap_or_else(Timestamp::now),
             block_bytes: self.block_size,
             cluster_bytes: self.cluster_size,
@@ -151,11 +152,6 @@ impl ExtArgs {
 }
 
 type Parse = fn(&mut ExtOptions, &str) -> diskfs::vfs::Result<()>;
-
-fn random_uuid() -> Result<[u8; 16]> {
-    let uuid = uuid::Builder::from_random_bytes(random()?).into_uuid();
-    Ok(uuid.into_bytes())
-}
 
 /// Returns the time in the environment variable `SOURCE_DATE_EPOCH`, which makes results
 /// reproducible (<https://reproducible-builds.org/specs/source-date-epoch/>).

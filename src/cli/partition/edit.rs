@@ -9,8 +9,8 @@ use diskfs::volume::edit::{NewPartition, NewTable, TableEditor, TableId};
 use diskfs::volume::{Guid, PartitionTable, TableKind};
 use diskfs::{Disk, Error, ErrorKind, Result};
 
-use super::super::mkfs::random;
 use super::super::operand::Operand;
+use super::super::random;
 use super::super::session::{Output, Session, stdout};
 use super::super::show::json;
 use super::super::target;
@@ -262,7 +262,7 @@ fn guid_or_random(given: Option<&str>) -> Result<Guid> {
     if let Some(text) = given {
         return Ok(text.parse()?);
     }
-    let uuid = uuid::Builder::from_random_bytes(random()?).into_uuid();
+    let uuid = random::uuid()?;
     Ok(Guid::from_u128(uuid.as_u128()))
 }
 
@@ -270,7 +270,7 @@ fn guid_or_random(given: Option<&str>) -> Result<Guid> {
 fn signature_or_random(given: Option<&str>) -> Result<u32> {
     let Some(text) = given else {
         // Zero means that there is no id.
-        return Ok(u32::from_le_bytes(random()?).max(1));
+        return Ok(u32::from_le_bytes(random::bytes()?).max(1));
     };
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let is_hex = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
