@@ -52,6 +52,7 @@ pub mod bytes;
 mod cache;
 mod cluster_use;
 mod counting;
+mod crash_states;
 mod device;
 mod error;
 mod extent;
@@ -73,6 +74,7 @@ pub use byte_cache::{ByteCache, Weight};
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use cluster_use::{ClusterSet, ClusterUse};
 pub use counting::{Counting, Counts};
+pub use crash_states::CrashState;
 pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within, write_zeroes_as_data};
 pub use error::{
     Error, ErrorKind, NO_SPACE_ON_HOST, Result, check_cancelled, host_reason, with_reasons,

@@ -110,7 +110,7 @@ impl Fate {
 
 /// Generates the next random number, after Steele, Lea and Flood, "Fast splittable pseudorandom
 /// number generators", 2014.
-fn split_mix(state: &mut u64) -> u64 {
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = *state;
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

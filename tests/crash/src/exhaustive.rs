@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory, Overlay, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, CrashState, Fate, Faulty, Memory, Overlay, WriteLog};
 
 use crate::crash_points::whole;
 use crate::examine::{examine, replayed_in_memory};
@@ -18,7 +18,6 @@ use crate::layer::Layer;
 use crate::lockstep::Lockstep;
 use crate::operation::Operation;
 use crate::random::Random;
-use crate::subsets::{Subset, subsets};
 use crate::vocabulary::{ELEMENTS, Element, Persistence, setup};
 use crate::writer;
 
@@ -229,32 +228,26 @@ impl Search {
         });
         let mut random = Random::new(seed);
         let durable = self.copy(recorded.size_bytes);
-        let mut start = 0;
-        let epochs = if self.flushes_lie {
-            vec![recorded.log.events()]
+        let mut durable_events = 0;
+        let states: Box<dyn Iterator<Item = _>> = if self.flushes_lie {
+            Box::new(recorded.log.states_without_flushes(seed))
         } else {
-            recorded.log.epochs().collect()
+            Box::new(recorded.log.states(seed))
         };
-        for epoch in epochs {
-            for subset in subsets(epoch, &mut random) {
-                if start + subset.seen() <= recorded.first_event {
-                    continue;
-                }
-                let state = State {
-                    start,
-                    subset: &subset,
-                };
-                let crashed = self.crash(recorded, &durable, &state)?;
-                let examined = random.one_in(self.examine_one_in);
-                self.check(recorded, &state, &crashed, examined, directory)
-                    .with_context(|| format!("{state}"))?;
-                found.states += 1;
-                found.examined += usize::from(examined);
-            }
-            for event in epoch {
+        for state in states {
+            for event in &state.durable()[durable_events..] {
                 event.replay(&*durable, Fate::Kept)?;
             }
-            start += epoch.len() + 1;
+            durable_events = state.durable().len();
+            if state.seen() <= recorded.first_event {
+                continue;
+            }
+            let crashed = self.crash(&durable, &state)?;
+            let examined = random.one_in(self.examine_one_in);
+            self.check(recorded, &state, &crashed, examined, directory)
+                .with_context(|| state.to_string())?;
+            found.states += 1;
+            found.examined += usize::from(examined);
         }
         Ok(found)
     }
@@ -262,14 +255,12 @@ impl Search {
     /// Returns the image of a crash; `durable` has all writes before the last flush.
     fn crash(
         &self,
-        recorded: &Recorded,
         durable: &Arc<dyn BlockWrite>,
-        state: &State<'_>,
+        state: &CrashState<'_>,
     ) -> Result<Arc<dyn BlockRead>> {
         let crashed = Overlay::in_memory(durable.clone(), OVERLAY_BYTES);
-        let open = recorded.log.events().iter().skip(state.start);
-        for (event, fate) in open.zip(&state.subset.fates) {
-            event.replay(&crashed, whole(&self.superblock, event, *fate))?;
+        for (event, fate) in state.open() {
+            event.replay(&crashed, whole(&self.superblock, event, fate))?;
         }
         Ok(Arc::new(crashed))
     }
@@ -277,13 +268,13 @@ impl Search {
     fn check(
         &self,
         recorded: &Recorded,
-        state: &State<'_>,
+        state: &CrashState<'_>,
         crashed: &Arc<dyn BlockRead>,
         examined: bool,
         directory: &Path,
     ) -> Result<()> {
         let history = recorded.history();
-        let window = history.window(state.start + state.subset.seen());
+        let window = history.window(state.seen());
         if examined {
             examine(&self.set, self.layer, history, window, crashed, directory)?;
         } else if self.set.traits.journal {
@@ -307,25 +298,5 @@ struct Recorded {
 impl Recorded {
     fn history(&self) -> &History {
         self.lockstep.history()
-    }
-}
-
-/// A crash: the number of events up to the last flush, and the fate of the next ones.
-struct State<'a> {
-    start: usize,
-    subset: &'a Subset,
-}
-
-impl fmt::Display for State<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "after event {}: ", self.start)?;
-        for fate in &self.subset.fates {
-            match fate {
-                Fate::Kept => write!(f, "1"),
-                Fate::Lost => write!(f, "0"),
-                Fate::Torn { keep_bytes } => write!(f, "({keep_bytes} bytes)"),
-            }?;
-        }
-        Ok(())
     }
 }

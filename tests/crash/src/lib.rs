@@ -22,6 +22,5 @@ pub mod plan;
 pub mod random;
 pub mod reduce;
 pub mod session;
-pub mod subsets;
 pub mod vocabulary;
 pub mod writer;

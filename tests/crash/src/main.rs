@@ -12,7 +12,7 @@ use diskfs_crash::exhaustive::{Found, Search, Sequence};
 use diskfs_crash::feature_set::{FeatureSet, SETS};
 use diskfs_crash::layer::Layer;
 use diskfs_crash::many::{Outcome, run_many};
-use diskfs_crash::plan;
+use diskfs_crash::plan::{self, Crashes};
 use diskfs_crash::random::Random;
 use diskfs_crash::session::{Report, Session};
 
@@ -28,6 +28,9 @@ const QUICK_SEEDS: u64 = 2;
 
 /// The number of crashes of a plan on each of its feature sets.
 const PLAN_POINTS: usize = 25;
+
+/// One of so many states after a plan is checked by others.
+const PLAN_EXAMINED: u64 = 200;
 
 /// The types of filesystems of the exhaustive search, with the cluster size of qcow2.
 const EXHAUSTIVE: [(&str, Option<u32>); 6] = [
@@ -66,6 +69,9 @@ enum Command {
         /// The number of crashes on each feature set.
         #[arg(long, default_value_t = PLAN_POINTS)]
         points: usize,
+        /// Check all states that a crash can leave, instead of some.
+        #[arg(long)]
+        all: bool,
     },
     /// Run all short sequences of operations, and check each state that a crash can leave.
     Exhaustive(Bounds),
@@ -194,9 +200,12 @@ fn main() -> ExitCode {
     let passed = match &Cli::parse().command {
         Command::Run(which) => which.each(Session::run),
         Command::Quick { seed } => {
-            Ok(quick(*seed)).map(|passed| plans(*seed, PLAN_POINTS) && passed)
+            Ok(quick(*seed)).map(|passed| plans(some(*seed, PLAN_POINTS)) && passed)
         }
-        Command::Plan { seed, points } => Ok(plans(*seed, *points)),
+        Command::Plan { all: true, .. } => Ok(plans(Crashes::All {
+            examine_one_in: PLAN_EXAMINED,
+        })),
+        Command::Plan { seed, points, .. } => Ok(plans(some(*seed, *points))),
         Command::Kernel(which) => which.each(Session::run_on_kernel),
         Command::Exhaustive(bounds) => bounds.search(),
         Command::Show(which) => which.each(show),
@@ -300,13 +309,16 @@ fn quick(seed: u64) -> bool {
     failed == 0
 }
 
+fn some(seed: u64, count: usize) -> Crashes {
+    Crashes::Some(Points { count, seed })
+}
+
 /// Runs a plan on some feature sets. Returns true if all succeeded.
-fn plans(seed: u64, count: usize) -> bool {
+fn plans(crashes: Crashes) -> bool {
     let mut passed = true;
     for name in plan::SETS {
         let started = Instant::now();
-        let points = Points { count, seed };
-        let outcome = FeatureSet::named(name).and_then(|set| plan::run(&set, points));
+        let outcome = FeatureSet::named(name).and_then(|set| plan::run(&set, crashes));
         let took = started.elapsed().as_secs_f32();
         passed &= outcome.is_ok();
         match outcome {

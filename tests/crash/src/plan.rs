@@ -1,12 +1,14 @@
 //! The test that a plan of `diskfs deploy` is atomic, whenever the power fails.
 
+use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use diskfs::deploy::{Applied, Deployment, Plan};
 use diskfs::{Filesystem, WritableFilesystem};
-use diskfs_block::{BlockRead, BlockWrite, Faulty, Overlay};
+use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory, Overlay, WriteLog};
 use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_fixtures::{Tree, pattern};
 use diskfs_vfs::testing::MemoryFs;
@@ -15,6 +17,7 @@ use diskfs_vfs::{FileType, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind}
 use crate::crash_points::{self, Points};
 use crate::feature_set::FeatureSet;
 use crate::layer::Layer;
+use crate::random::Random;
 use crate::session::Report;
 use crate::{e2fsck, image};
 
@@ -86,47 +89,141 @@ const TREE_DIRS: usize = 300;
 /// The size of the file that the plan copies in twice.
 const LARGE_BYTES: usize = 300_000;
 
+/// The crashes to simulate.
+#[derive(Debug, Clone, Copy)]
+pub enum Crashes {
+    /// Some crashes.
+    Some(Points),
+    /// All that [`WriteLog::states`] returns.
+    All {
+        /// One of so many states is also checked by e2fsck and our writer.
+        examine_one_in: u64,
+    },
+}
+
 /// Deploys the plan to a filesystem of this type, and checks what crashes leave.
 ///
 /// # Errors
 /// A partly applied plan, or another problem.
-pub fn run(set: &FeatureSet, points: Points) -> Result<Report> {
+pub fn run(set: &FeatureSet, crashes: Crashes) -> Result<Report> {
     let directory = image::directory()?;
     let directory = directory.path();
-    let memory = image::in_memory(&image::make_filesystem(set, directory)?);
-    fill(memory.clone())?;
-    let mut fresh = vec![0; usize::try_from(memory.size_bytes())?];
-    memory.read_at(0, &mut fresh)?;
-    let before = tree(memory.clone())?;
-    let device = Arc::new(Faulty::new(memory.clone(), []));
-    deploy(device.clone(), directory)?;
-    let after = tree(memory.clone())?;
-    ensure!(before != after, "the plan changed nothing");
-    let states = States { before, after };
-    let log = device.take_log();
-    let superblock = Layer::Raw.superblock(&memory)?;
-    let (mut images, mut done) = (0, 0);
-    crash_points::each(&fresh, &superblock, &log, points, |point, crashed| {
-        let is_done = states.examine(set, crashed, directory);
-        done += usize::from(is_done.or_else(|error| {
-            let name = format!("plan-{}-{}-{}.img", set.name, points.seed, point.events);
-            let kept = image::save(&**crashed, &name)?;
-            let kept = kept.display();
-            Err(error.context(format!("crash at {point:?}, kept in {kept}")))
-        })?);
-        images += 1;
-        Ok(())
-    })?;
+    let deployed = Deployed::new(set, directory)?;
+    let (images, done) = match crashes {
+        Crashes::Some(points) => deployed.check_some(set, points, directory)?,
+        Crashes::All { examine_one_in } => deployed.check_all(set, examine_one_in, directory)?,
+    };
     ensure!(
         images < 20 || (done > 0 && done < images),
         "{done} of {images} have the plan"
     );
     Ok(Report {
         operations: 1,
-        events: log.events().len(),
+        events: deployed.log.events().len(),
         images,
         states: 2,
         ..Report::default()
+    })
+}
+
+/// A guest to which the plan was deployed.
+struct Deployed {
+    /// The image without the plan.
+    fresh: Vec<u8>,
+    log: WriteLog,
+    /// The range of the filesystem's superblock in the image.
+    superblock: Range<u64>,
+    states: States,
+}
+
+impl Deployed {
+    fn new(set: &FeatureSet, directory: &Path) -> Result<Self> {
+        let memory = image::in_memory(&image::make_filesystem(set, directory)?);
+        fill(memory.clone())?;
+        let fresh = memory.to_vec();
+        let before = tree(memory.clone())?;
+        let device = Arc::new(Faulty::new(memory.clone(), []));
+        deploy(device.clone(), directory)?;
+        let after = tree(memory.clone())?;
+        ensure!(before != after, "the plan changed nothing");
+        Ok(Self {
+            fresh,
+            log: device.take_log(),
+            superblock: Layer::Raw.superblock(&memory)?,
+            states: States { before, after },
+        })
+    }
+
+    /// Returns the number of crash images, and of those with the plan.
+    fn check_some(
+        &self,
+        set: &FeatureSet,
+        points: Points,
+        directory: &Path,
+    ) -> Result<(usize, usize)> {
+        let (mut images, mut done) = (0, 0);
+        let (fresh, log) = (&self.fresh, &self.log);
+        crash_points::each(fresh, &self.superblock, log, points, |point, crashed| {
+            let is_done = self.states.examine(set, crashed, directory);
+            let name = format!("plan-{}-{}-{}.img", set.name, points.seed, point.events);
+            done += usize::from(kept_if_wrong(
+                is_done,
+                crashed,
+                &name,
+                &format_args!("{point:?}"),
+            )?);
+            images += 1;
+            Ok(())
+        })?;
+        Ok((images, done))
+    }
+
+    /// Returns the number of crash images, and of those with the plan.
+    fn check_all(
+        &self,
+        set: &FeatureSet,
+        examine_one_in: u64,
+        directory: &Path,
+    ) -> Result<(usize, usize)> {
+        let (mut images, mut done) = (0, 0);
+        let mut random = Random::new(1);
+        let durable = Arc::new(Memory::new(&*self.fresh));
+        let mut durable_events = 0;
+        for state in self.log.states(1) {
+            for event in &state.durable()[durable_events..] {
+                event.replay(&*durable, Fate::Kept)?;
+            }
+            durable_events = state.durable().len();
+            let crashed = Overlay::in_memory(durable.clone(), OVERLAY_BYTES);
+            for (event, fate) in state.open() {
+                let fate = crash_points::whole(&self.superblock, event, fate);
+                event.replay(&crashed, fate)?;
+            }
+            let crashed: Arc<dyn BlockRead> = Arc::new(crashed);
+            let is_done = if random.one_in(examine_one_in) {
+                self.states.examine(set, &crashed, directory)
+            } else {
+                self.states.judge(crashed.clone())
+            };
+            let name = format!("plan-{}-{}.img", set.name, state.seen());
+            done += usize::from(kept_if_wrong(is_done, &crashed, &name, &state)?);
+            images += 1;
+        }
+        Ok((images, done))
+    }
+}
+
+/// Keeps the image of a crash after which a check failed.
+fn kept_if_wrong(
+    is_done: Result<bool>,
+    crashed: &Arc<dyn BlockRead>,
+    name: &str,
+    crash: &dyn fmt::Display,
+) -> Result<bool> {
+    is_done.or_else(|error| {
+        let kept = image::save(&**crashed, name)?;
+        let kept = kept.display();
+        Err(error.context(format!("crash at {crash}, kept in {kept}")))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory};
+use diskfs_block::{BlockRead, BlockWrite, Faulty, Memory};
 
 use super::amend::{HeaderChange, amend};
 use super::header::Header;
@@ -62,19 +62,17 @@ fn cut(bytes: &mut Vec<u8>, expected: &[u8], change: HeaderChange) {
     assert_eq!(after.0, change.version.unwrap_or(before.0));
     assert_eq!(after.1, change.lazy_refcounts.unwrap_or(before.1));
     assert_eq!(after.2, change.refcount_bits.map_or(before.2, u64::from));
-    for (number, crash) in faulty.log().crashes().enumerate() {
-        for seed in 0..2 {
-            let left = Arc::new(Memory::new(start.as_slice()));
-            crash.replay(left.as_ref(), Fate::by_chance(seed)).unwrap();
-            let found = properties(left.as_ref());
-            assert!(found == before || found == after, "{change:?}: {number}");
-            assert!(disk(&left) == expected, "{change:?}: {number}");
-            let writing: Arc<dyn BlockWrite> = left.clone();
-            let image = WritableImage::from_device(writing, &options()).unwrap();
-            image.device().write_at(0, &vec![6; 50_000]).unwrap();
-            image.close().unwrap();
-            disk(&left);
-        }
+    for state in faulty.log().states(1) {
+        let left = Arc::new(Memory::new(start.as_slice()));
+        state.replay(left.as_ref()).unwrap();
+        let found = properties(left.as_ref());
+        assert!(found == before || found == after, "{change:?}: {state}");
+        assert!(disk(&left) == expected, "{change:?}: {state}");
+        let writing: Arc<dyn BlockWrite> = left.clone();
+        let image = WritableImage::from_device(writing, &options()).unwrap();
+        image.device().write_at(0, &vec![6; 50_000]).unwrap();
+        image.close().unwrap();
+        disk(&left);
     }
     bytes.resize(usize::try_from(faulty.size_bytes()).unwrap(), 0);
     faulty.read_at(0, bytes).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Fate, Faulty, Memory};
+use diskfs_block::{BlockRead, Faulty, Memory};
 
 use super::backing_name::set;
 use super::header::{Header, NamedBacking};
@@ -43,16 +43,14 @@ fn cut(bytes: &mut Vec<u8>, backing: Option<&NamedBacking>, what: &str) -> bool 
     let has_room = set(&device, backing).is_ok();
     let after = names(&device).unwrap();
     assert!(has_room || before == after, "{what}");
-    for (number, crash) in device.log().crashes().enumerate() {
-        for seed in 0..4 {
-            let left = Memory::new(bytes.as_slice());
-            crash.replay(&left, Fate::by_chance(seed)).unwrap();
-            let found = names(&left).unwrap_or_else(|e| panic!("{what}: crash {number}: {e}"));
-            assert!(
-                found == before || found == after,
-                "{what}: crash {number}: {found:?}"
-            );
-        }
+    for state in device.log().states(1) {
+        let left = Memory::new(bytes.as_slice());
+        state.replay(&left).unwrap();
+        let found = names(&left).unwrap_or_else(|e| panic!("{what}: {state}: {e}"));
+        assert!(
+            found == before || found == after,
+            "{what}: {state}: {found:?}"
+        );
     }
     device.read_at(0, bytes).unwrap();
     has_room

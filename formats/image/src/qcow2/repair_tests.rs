@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Fate, Faulty, Memory};
+use diskfs_block::{BlockRead, Faulty, Memory};
 
 use super::header::Header;
 use super::repair::{Repair, repair};
@@ -57,16 +57,14 @@ fn cut(damaged: &[u8], expected: &[u8], what: &str) {
     assert!(repaired.after.is_clean(), "{what}: {:?}", repaired.after);
     let mut start = damaged.to_vec();
     start.resize(FILE_BYTES, 0);
-    for (number, crash) in faulty.log().crashes().enumerate() {
-        for seed in 0..3 {
-            let left = Arc::new(Memory::new(start.as_slice()));
-            crash.replay(left.as_ref(), Fate::by_chance(seed)).unwrap();
-            let what = format!("{what}: crash {number}, seed {seed}");
-            assert!(disk(left.clone()) == expected, "{what}: before");
-            let again = repair(left.as_ref(), Repair::All).unwrap();
-            assert!(again.after.is_clean(), "{what}: {:?}", again.after);
-            assert!(disk(left) == expected, "{what}: after");
-        }
+    for state in faulty.log().states(1) {
+        let left = Arc::new(Memory::new(start.as_slice()));
+        state.replay(left.as_ref()).unwrap();
+        let what = format!("{what}: {state}");
+        assert!(disk(left.clone()) == expected, "{what}: before");
+        let again = repair(left.as_ref(), Repair::All).unwrap();
+        assert!(again.after.is_clean(), "{what}: {:?}", again.after);
+        assert!(disk(left) == expected, "{what}: after");
     }
 }
 

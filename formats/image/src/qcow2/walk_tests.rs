@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, ErrorKind, Fate, Faulty, File, Memory};
+use diskfs_block::{BlockRead, BlockWrite, ErrorKind, Faulty, File, Memory};
 
 use super::check;
 use super::counting::Counting;
@@ -285,19 +285,17 @@ fn a_power_cut_while_the_refcount_table_is_moved() {
     let moved = header_of(&memory.to_vec()).refcount_table;
     assert!(moved.entries > 64, "{moved:?}");
     let log = device.log();
-    for (number, crash) in (0_u64..).zip(log.crashes()) {
+    for state in log.states(1) {
         let left = Arc::new(Memory::new(start.as_slice()));
-        crash
-            .replay(left.as_ref(), Fate::by_chance(number))
-            .unwrap();
+        state.replay(left.as_ref()).unwrap();
         // The next program that opens the image repairs it.
         let opened = WritableImage::from_device(left.clone(), &options()).unwrap();
         let mut byte = [0];
         opened.device().read_at(50_000, &mut byte).unwrap();
-        assert_eq!(byte, [7], "crash {number}");
+        assert_eq!(byte, [7], "{state}");
         opened.device().write_at(0, &[9; 5000]).unwrap();
         opened.close().unwrap();
         let (_, report) = reads(&left.to_vec());
-        assert_eq!(report.unwrap().corruptions, 0, "crash {number}");
+        assert_eq!(report.unwrap().corruptions, 0, "{state}");
     }
 }
