@@ -11,7 +11,7 @@ use clap::FromArgMatches;
 /// The allocator of musl has one lock for all threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     #[cfg(feature = "serve")]

@@ -123,6 +123,7 @@ fn packages_are_installed_used_and_removed() {
         "mounted by a user: btrfs.img",
         "mounted by a user: ext4.img",
         "mounted by a user: xfs.img",
+        "qemu-img is an alternative",
         "mounted by fstab",
         "mounted as a unit",
         "purged: nothing is left",
@@ -208,7 +209,7 @@ fn licences_are_complete() {
         "* fuser ",
         "* zstd-sys ",
         "* musl",
-        "* mimalloc ",
+        "* jemalloc ",
     ] {
         assert!(licences.contains(name), "{name}");
     }
