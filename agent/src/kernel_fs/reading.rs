@@ -10,7 +10,7 @@ use diskfs_vfs::{
     DirEntries, ErrorKind, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata,
     NewAttributes, NewKind, Result, Statistics,
 };
-use rustix::fs::{fstatvfs, getxattr, listxattr, readlinkat};
+use rustix::fs::{Advice, fadvise, fstatvfs, getxattr, listxattr, readlinkat};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use super::KernelFs;
@@ -19,8 +19,12 @@ use super::extents::{Addresses, extents};
 use super::inodes::Inodes;
 use super::subvolumes;
 
-/// The length of the kernel's read-ahead.
-const READ_AHEAD_BYTES: usize = 128 << 10;
+/// The size of a page of memory.
+const PAGE_BYTES: u64 = 4096;
+
+/// The minimum length of a read in the middle of a file whose pages are not read again. The kernel
+/// reads ahead in parts of such a length, and drops no smaller ones.
+const LONG_READ_BYTES: usize = 32 << 10;
 
 /// Linux's limit for an attribute's value and for a list of names.
 const XATTR_MAX: usize = 64 << 10;
@@ -57,6 +61,10 @@ impl FsRead for KernelFs {
         while let Some(rest) = buf.get_mut(read..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
             match read_once(fd, rest, at, caching) {
+                Ok(0) if caching == Caching::Stay => {
+                    drop_end(fd, offset);
+                    break;
+                }
                 Ok(0) => break,
                 Ok(len) => read = read.saturating_add(len),
                 Err(Errno::INTR) => {}
@@ -172,12 +180,19 @@ impl Caching {
     /// Returns the caching of a read. The rest of a page of which a small read in the middle of a
     /// file took a part is probably read next.
     fn of_read(offset: u64, len: usize) -> Self {
-        if offset == 0 || len >= READ_AHEAD_BYTES {
+        let is_long = offset.is_multiple_of(PAGE_BYTES) && len >= LONG_READ_BYTES;
+        if offset == 0 || is_long {
             Self::Drop
         } else {
             Self::Stay
         }
     }
+}
+
+/// Drops the end of a file that was read from here on: a short read says that nothing follows.
+fn drop_end(fd: BorrowedFd<'_>, offset: u64) {
+    // Pages that stay cost memory alone.
+    let _ = fadvise(fd, offset, None, Advice::DontNeed);
 }
 
 /// Performs one `pread`.
