@@ -5,6 +5,7 @@
 //!   key itself.
 //! * [`Unlocked`] is the decrypted data as a device. It can be written if the device below can.
 //! * [`format()`] creates a LUKS2 volume, [`Luks1Options::create`] the header of a LUKS1 volume.
+//! * [`Luks1Keyslots`] adds and removes the keys of a LUKS1 volume.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -71,5 +72,7 @@ pub use header::{Header, KeyslotState, Version};
 pub use key::{Key, Secret, VolumeKey};
 pub use keyslot::Priority;
 pub use limits::Limits;
-pub use luks1::{Luks1Details, Luks1Options, Luks1Slot, NewLuks1};
+pub use luks1::{
+    KeyslotGuard, Luks1Details, Luks1Keyslots, Luks1Options, Luks1Slot, NewKeyslot, NewLuks1,
+};
 pub use unlocked::Unlocked;

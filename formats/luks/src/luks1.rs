@@ -3,10 +3,12 @@
 mod create;
 mod details;
 mod keyblock;
+mod keyslots;
 mod phdr;
 
 pub use create::{Luks1Options, NewLuks1};
 pub use details::{Luks1Details, Luks1Slot};
+pub use keyslots::{KeyslotGuard, Luks1Keyslots, NewKeyslot};
 pub(crate) use phdr::from_bytes;
 
 /// The length of the header in bytes, including the key blocks.

@@ -96,12 +96,10 @@ impl Luks1Options {
     /// `Unsupported` for an unknown hash.
     pub fn timed(mut self, time: Duration) -> Result<Self> {
         let hash = Hash::parse(&self.hash).map_err(|problem| problem.to_error())?;
+        self.iterations = timed_iterations(time, hash, self.key_bytes);
         let max = iterations_max(self.key_bytes, hash);
-        let within = |iterations: u32| iterations.clamp(ITERATIONS_MIN, max);
-        let slot = iterations_in(time, hash, self.key_bytes, max);
-        self.iterations = within(slot);
         let digest = iterations_in(time, hash, DIGEST_BYTES, max);
-        self.digest_iterations = within(digest / DIGEST_PART);
+        self.digest_iterations = (digest / DIGEST_PART).clamp(ITERATIONS_MIN, max);
         Ok(self)
     }
 
@@ -206,11 +204,18 @@ impl Luks1Options {
 const DIGEST_BYTES: usize = 20;
 
 /// The length of the salts (`LUKS_SALTSIZE`).
-const SALT_BYTES: usize = 32;
+pub(super) const SALT_BYTES: usize = 32;
 
 fn invalid() -> Error {
     let reason = "invalid UUID or cipher of a LUKS volume: at most 39 and 31 bytes";
     Error::invalid(reason)
+}
+
+/// Returns the iterations for a key slot that takes about `time` to try on this machine, within the
+/// limits of a slot.
+pub(super) fn timed_iterations(time: Duration, hash: Hash, key_bytes: usize) -> u32 {
+    let max = iterations_max(key_bytes, hash);
+    iterations_in(time, hash, key_bytes, max).clamp(ITERATIONS_MIN, max)
 }
 
 /// Returns the largest number of iterations for a key of this length.
@@ -251,7 +256,7 @@ fn assembled(mut start: Vec<u8>, area: &[u8], len_bytes: u64) -> Result<Vec<u8>>
     Ok(start)
 }
 
-fn random_bytes(random: Random<'_>, len: usize) -> Result<Zeroizing<Vec<u8>>> {
+pub(super) fn random_bytes(random: Random<'_>, len: usize) -> Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; len]);
     random(&mut bytes)?;
     Ok(bytes)

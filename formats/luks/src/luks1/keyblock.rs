@@ -17,7 +17,7 @@ const ENABLED: u32 = 0x00ac_71f3;
 const DISABLED: u32 = 0x0000_dead;
 
 /// The on-disk structure of a key slot.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawKeyblock {
     active: U32,
@@ -48,13 +48,59 @@ impl RawKeyblock {
         self.salt = salt;
     }
 
+    /// Marks the slot as not in use, and forgets its costs and its salt.
+    pub(super) fn disable(&mut self) {
+        self.active = DISABLED.into();
+        self.iterations = 0.into();
+        self.salt = [0; 32];
+    }
+
+    /// Returns true if the slot is in use.
+    pub(super) fn is_active(&self) -> bool {
+        self.active.get() == ENABLED
+    }
+
+    /// Returns the same slot with the mark of one that is not in use.
+    pub(super) fn inactive(mut self) -> Self {
+        self.active = DISABLED.into();
+        self
+    }
+
+    /// Returns the bytes of the mark that says whether the slot is in use. They are the first of
+    /// the slot, and within one sector.
+    pub(super) fn mark(&self) -> &[u8] {
+        self.active.as_bytes()
+    }
+
+    /// Returns the slot as it will be with this salt and so many rounds.
+    ///
+    /// # Errors
+    /// `Corrupt` if its area overlaps the header or the data.
+    pub(super) fn renewed(
+        mut self,
+        iterations: u32,
+        salt: [u8; 32],
+        common: &Common,
+    ) -> Result<(Self, Keyslot), Problem> {
+        self.enable(iterations, salt);
+        self.stripes = STRIPES.into();
+        let keyslot = self.keyslot(common)?;
+        Ok((self, keyslot))
+    }
+
+    /// Returns the place of the slot's key material, also of a slot that is not in use.
+    pub(super) fn place(mut self, common: &Common) -> Result<Keyslot, Problem> {
+        self.iterations = 1.into();
+        self.keyslot(common)
+    }
+
     /// Parses the slot if it is in use.
     pub(super) fn state(
         &self,
         id: u32,
         common: std::result::Result<&Common, &Problem>,
     ) -> Option<KeyslotEntry> {
-        (self.active.get() == ENABLED).then(|| KeyslotEntry {
+        self.is_active().then(|| KeyslotEntry {
             id,
             priority: Priority::Normal,
             kdf: "pbkdf2".to_owned(),
@@ -67,7 +113,7 @@ impl RawKeyblock {
     /// Returns the fields as they are stored.
     pub(super) fn details(&self) -> Luks1Slot {
         Luks1Slot {
-            is_active: self.active.get() == ENABLED,
+            is_active: self.is_active(),
             iterations: self.iterations.get(),
             stripes: self.stripes.get(),
             key_offset_bytes: u64::from(self.key_material_offset.get())
@@ -75,7 +121,8 @@ impl RawKeyblock {
         }
     }
 
-    fn keyslot(&self, common: &Common) -> Result<Keyslot, Problem> {
+    /// Parses the slot's parameters.
+    pub(super) fn keyslot(&self, common: &Common) -> Result<Keyslot, Problem> {
         let iterations = self.iterations.get();
         if iterations == 0 {
             return Err(Problem::corrupt(

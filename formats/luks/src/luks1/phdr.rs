@@ -35,6 +35,9 @@ struct RawPhdr {
 
 const _: () = assert!(size_of::<RawPhdr>() == PHDR_BYTES);
 
+/// The offset of the first key slot in the header.
+pub(super) const KEYBLOCKS_AT: usize = std::mem::offset_of!(RawPhdr, keyblocks);
+
 /// The header fields that apply to all its key slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Common {
@@ -126,6 +129,16 @@ pub(super) fn details(bytes: &[u8]) -> Option<Luks1Details> {
         digest_iterations: raw.mk_digest_iterations.get(),
         slots: raw.keyblocks.iter().map(RawKeyblock::details).collect(),
     })
+}
+
+/// Parses the key slots of a header, and the fields that apply to all of them.
+pub(super) fn keyblocks(bytes: &[u8]) -> Result<(Common, [RawKeyblock; 8])> {
+    let Ok((raw, _)) = RawPhdr::ref_from_prefix(bytes) else {
+        return Err(Error::corrupt("the device ends within the LUKS header").at(0));
+    };
+    let encryption = format!("{}-{}", text(&raw.cipher_name), text(&raw.cipher_mode));
+    let common = common(raw, &encryption).map_err(|problem| problem.to_error())?;
+    Ok((common, raw.keyblocks))
 }
 
 fn common(raw: &RawPhdr, encryption: &str) -> std::result::Result<Common, Problem> {
