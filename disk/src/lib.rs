@@ -28,11 +28,11 @@ pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names, Node, SortedEntry, SortedWalk, Walk};
 pub use stack::check;
 pub use stack::{
-    ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions,
+    ChangedKeys, ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions,
     ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace,
-    Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace, ResizeLayer, ResizeProgress,
-    ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized, RootReserve,
-    ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, WriteOptions, create_overlay,
-    fitting_size, new_encryption,
+    Group, KeyChange, KeyProof, KeyRemoval, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace,
+    ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
+    Resized, RootReserve, ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume,
+    WriteOptions, create_overlay, fitting_size, new_encryption,
 };
 pub use writable::{WritableFile, WritableFilesystem};

@@ -13,6 +13,7 @@ mod guest_disk;
 mod lost_ext;
 mod lost_luks;
 mod luks;
+mod luks_keys;
 mod lvm;
 mod magic;
 mod md;
@@ -47,6 +48,7 @@ use fallback::FallbackOfDisk;
 pub use fallback::{DiskId, Fallback, FallbackRequest};
 pub use grow::{NewSpace, Resized};
 pub use luks::{Keys, new_encryption};
+pub use luks_keys::{ChangedKeys, KeyChange, KeyProof, KeyRemoval};
 pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
 pub use mkfs::{

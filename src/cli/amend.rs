@@ -11,9 +11,14 @@ use serde_json::json;
 
 use super::image_settings::{ImageSettings, options_in};
 use super::options::ImageArgs;
+use super::random;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::snapshot::open_options;
+
+mod keys;
+
+use keys::KeyChangeArgs;
 
 /// The options that `amend` changes.
 const AMENDED: [&str; 4] = ["compat", "lazy_refcounts", "refcount_bits", "size"];
@@ -27,7 +32,7 @@ const FIXED: [&str; 6] = [
     "preallocation",
 ];
 
-/// Change the properties of a qcow2 image in place
+/// Change the properties or the keys of an image in place
 #[derive(Debug, Args)]
 #[command(
     after_help = "The options of -o are those of `diskfs create`. These can be changed:
@@ -38,12 +43,18 @@ const FIXED: [&str; 6] = [
 
 All changes are made at once: an interruption leaves the old properties or the new ones.
 
+Keys are those of a qcow2 image with LUKS, or of a raw image that is a LUKS1 volume. A key is added
+before others are removed, so that --key-add with --key-remove changes a passphrase. An interruption
+leaves the old keys, the new ones, or both.
+
 Examples:
   diskfs amend -o compat=1.1 disk.qcow2
-  diskfs amend -o lazy_refcounts=on,refcount_bits=64 disk.qcow2"
+  diskfs amend -o lazy_refcounts=on,refcount_bits=64 disk.qcow2
+  diskfs amend --key disk.qcow2:ask --key-add file:recovery.key disk.qcow2
+  diskfs amend --key-remove ask --key-add ask disk.qcow2"
 )]
 pub(super) struct AmendArgs {
-    /// The qcow2 image
+    /// The qcow2 image, or the raw image that is a LUKS volume
     #[arg(value_name = "IMG")]
     image: OsString,
 
@@ -52,22 +63,36 @@ pub(super) struct AmendArgs {
         short = 'o',
         long = "option",
         value_name = "NAME=VALUE,...",
-        required = true
+        required_unless_present_any = ["key_add", "key_remove"]
     )]
     settings: Vec<String>,
+
+    #[command(flatten)]
+    keys: KeyChangeArgs,
 
     #[command(flatten)]
     options: ImageArgs,
 }
 
 pub(super) fn run(args: &AmendArgs, session: &mut Session) -> Result<()> {
-    let change = change_of(&args.settings)?;
-    let (path, options) = open_options(&args.image, &args.options)?;
-    amend(&path, change, &options)?;
+    let keys = if args.keys.are_given() {
+        let change = args.keys.change(&args.settings)?;
+        let (path, options) = open_options(&args.image, &args.options)?;
+        let known = args.options.keys.load()?.unwrap_or_default();
+        let mut random = |buf: &mut [u8]| Ok(random::fill(buf)?);
+        Some(known.change(&path, &change, &options, &mut random)?)
+    } else {
+        let change = change_of(&args.settings)?;
+        let (path, options) = open_options(&args.image, &args.options)?;
+        amend(&path, change, &options)?;
+        None
+    };
     if session.output() == Output::Json {
         let mut out = stdout()?;
         let names: Vec<String> = names(&args.settings);
-        document::write(&mut out, session.command(), json!({ "options": names }))?;
+        let keys = keys.as_ref().map(keys::document);
+        let contents = json!({ "options": names, "keys": keys });
+        document::write(&mut out, session.command(), contents)?;
         out.flush()?;
     }
     Ok(())

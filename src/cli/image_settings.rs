@@ -15,8 +15,8 @@ use super::bytes;
 mod encryption;
 mod whole;
 
-pub(super) use encryption::OPTIONS as ENCRYPTION_OPTIONS;
 use encryption::{Encryption, not_encrypted};
+pub(super) use encryption::{ITER_TIME_MS, OPTIONS as ENCRYPTION_OPTIONS};
 pub(super) use whole::create_image;
 
 /// The settings that the command line amounts to.

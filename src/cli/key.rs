@@ -180,7 +180,10 @@ impl Source {
     fn load(&self, name: &str, in_clear: bool) -> Result<Vec<Key>> {
         let passphrase = |bytes: Vec<u8>| vec![Key::Passphrase(Secret::new(bytes))];
         Ok(match self {
-            Self::File(path) => passphrases(read(path)?),
+            Self::File(path) => {
+                let all = passphrases(read(path)?).into_iter();
+                all.map(Key::Passphrase).collect()
+            }
             Self::VolumeKey(path) => vec![Key::Volume(Secret::new(read(path)?))],
             Self::Variable(name) => passphrase(variable(name)?),
             Self::Ask => passphrase(prompt(name)?.into_bytes()),
@@ -199,11 +202,12 @@ impl Source {
 
 /// Returns the contents of a key file as keys. If they end with a newline, which an editor may have
 /// added, the contents without it are a second key.
-fn passphrases(bytes: Vec<u8>) -> Vec<Key> {
-    let line = bytes.strip_suffix(b"\n").map(Key::passphrase);
-    let mut keys = vec![Key::Passphrase(Secret::new(bytes))];
-    keys.extend(line);
-    keys
+pub(super) fn passphrases(bytes: Vec<u8>) -> Vec<Secret> {
+    let line = bytes.strip_suffix(b"\n");
+    let line = line.map(|line| Secret::new(line.to_vec()));
+    let mut all = vec![Secret::new(bytes)];
+    all.extend(line);
+    all
 }
 
 /// Returns the value of an environment variable.
@@ -302,8 +306,8 @@ mod tests {
 
     #[test]
     fn a_last_newline_may_belong_to_the_key() {
-        let keys = passphrases(b"a\n".to_vec());
-        assert_eq!(keys, [Key::passphrase(b"a\n"), Key::passphrase(b"a")]);
+        let all = passphrases(b"a\n".to_vec());
+        assert_eq!(all, [b"a\n".to_vec(), b"a".to_vec()].map(Secret::new));
         assert_eq!(passphrases(b"a".to_vec()).len(), 1);
     }
 }

@@ -37,14 +37,30 @@ impl NewKeyArgs {
         if let Some(loaded) = self.loaded.get() {
             return Ok(Some(loaded.clone()));
         }
-        let secret = new.load()?;
+        let secret = new.load(&OF_NEW_IMAGE)?;
         Ok(Some(self.loaded.get_or_init(|| secret).clone()))
     }
 }
 
-/// The source of a new passphrase.
+/// The words with which a passphrase is asked for.
+pub(super) struct Asking {
+    /// The name of the passphrase in messages.
+    pub(super) name: &'static str,
+    /// The prompt.
+    pub(super) prompt: &'static str,
+    /// The option that gives the passphrase.
+    pub(super) option: &'static str,
+}
+
+const OF_NEW_IMAGE: Asking = Asking {
+    name: "the passphrase of the new image",
+    prompt: "Passphrase of the new image: ",
+    option: "--encrypt",
+};
+
+/// The source of a passphrase that belongs to one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum NewKey {
+pub(super) enum NewKey {
     File(PathBuf),
     Variable(String),
     Ask,
@@ -67,28 +83,42 @@ impl FromStr for NewKey {
 }
 
 impl NewKey {
-    fn load(&self) -> Result<Secret> {
+    /// Loads a new passphrase, which is asked for twice.
+    pub(super) fn load(&self, asking: &Asking) -> Result<Secret> {
         let bytes = match self {
             Self::File(path) => key::read(path)?,
             Self::Variable(variable) => key::variable(variable)?,
-            Self::Ask => asked()?,
+            Self::Ask => asked_twice(asking)?,
         };
         if bytes.is_empty() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "the passphrase of the new image is empty",
-            ));
+            let reason = format!("{} is empty", asking.name);
+            return Err(Error::new(ErrorKind::Invalid, reason));
         }
         Ok(Secret::new(bytes))
     }
+
+    /// Loads a passphrase that an image has. If a file ends with a newline, its contents without it
+    /// are a second one.
+    pub(super) fn load_known(&self, asking: &Asking) -> Result<Vec<Secret>> {
+        Ok(match self {
+            Self::File(path) => key::passphrases(key::read(path)?),
+            Self::Variable(variable) => vec![Secret::new(key::variable(variable)?)],
+            Self::Ask => vec![asked(asking, asking.prompt)?],
+        })
+    }
+}
+
+fn asked(asking: &Asking, prompt: &str) -> Result<Secret> {
+    let option = asking.option;
+    let hint = format!("give {option} file:FILE (- for standard input) or {option} env:VARIABLE");
+    let text = key::ask(prompt, asking.name, &hint)?;
+    Ok(Secret::new(text.into_bytes()))
 }
 
 /// Asks for a new passphrase twice.
-fn asked() -> Result<Vec<u8>> {
-    let hint = "give --encrypt file:FILE (- for standard input) or --encrypt env:VARIABLE";
-    let ask = |text| key::ask(text, "the passphrase of the new image", hint);
-    let first = Secret::new(ask("Passphrase of the new image: ")?.into_bytes());
-    let again = Secret::new(ask("The same passphrase again: ")?.into_bytes());
+fn asked_twice(asking: &Asking) -> Result<Vec<u8>> {
+    let first = asked(asking, asking.prompt)?;
+    let again = asked(asking, "The same passphrase again: ")?;
     if first != again {
         let reason = "the passphrases differ";
         return Err(Error::new(ErrorKind::Invalid, reason));

@@ -1,10 +1,12 @@
 //! New encrypted images, which `cryptsetup` and QEMU open.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use diskfs_fixtures::{pattern, require, run};
+use serde_json::json;
 
-use crate::DISKFS;
+use crate::{DISKFS, diskfs_in};
 
 const PASSPHRASE: &[u8] = b"correct horse";
 
@@ -162,11 +164,12 @@ fn a_passphrase_is_asked_for_on_the_terminal_alone() {
         "{DISKFS} create --encrypt ask -o encrypt.iter-time=10 {} 1M",
         image.display()
     );
-    let typed = |lines: &str| {
+    let type_into = |words: &str, lines: &str| {
         let script = format!("(sleep 0.5; printf '{lines}') | script -qec '{words}' /dev/null");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).output().unwrap()
     };
+    let typed = |lines: &str| type_into(&words, lines);
     let differ = typed("one\\ntwo\\n");
     let told = String::from_utf8_lossy(&differ.stdout);
     assert!(!differ.status.success() && !image.exists(), "{differ:?}");
@@ -175,10 +178,18 @@ fn a_passphrase_is_asked_for_on_the_terminal_alone() {
     assert!(made.status.success(), "{made:?}");
     let told = String::from_utf8_lossy(&made.stdout);
     assert!(!told.contains("one"), "{told}");
-    let key = "--key=all:env:KEY";
-    let mut command = Command::new(DISKFS);
-    command.args(["info", key]).arg(&image).env("KEY", "one");
-    assert!(command.output().unwrap().status.success());
+    let opens = |passphrase: &str| {
+        let mut command = Command::new(DISKFS);
+        let command = command.args(["map", "--key=all:env:KEY"]);
+        let command = command.arg(&image).env("KEY", passphrase);
+        command.output().unwrap().status.success()
+    };
+    assert!(opens("one"));
+    let change = "--key-remove ask --key-add ask -o encrypt.iter-time=10";
+    let change = format!("{DISKFS} amend {change} {}", image.display());
+    let changed = type_into(&change, "one\\ntwo\\ntwo\\n");
+    assert!(changed.status.success(), "{changed:?}");
+    assert!(opens("two") && !opens("one"));
 
     std::fs::remove_file(&image).unwrap();
     let mut command = Command::new("setsid");
@@ -190,4 +201,179 @@ fn a_passphrase_is_asked_for_on_the_terminal_alone() {
         told.contains("no terminal is available") && told.contains("--encrypt file:FILE"),
         "{told}"
     );
+}
+
+fn run_qemu(words: &[&str]) -> bool {
+    let done = Command::new("qemu-img").args(words).output().unwrap();
+    done.status.success()
+}
+
+/// Returns true if both programs read an image with this passphrase.
+fn opens(dir: &Path, name: &str, passphrase: &str) -> bool {
+    let driver = if name.ends_with("luks") {
+        "driver=luks,key-secret=s"
+    } else {
+        "driver=qcow2,encrypt.key-secret=s"
+    };
+    let image = format!("{driver},file.filename={}", dir.join(name).display());
+    let secret = format!("secret,id=s,data={passphrase}");
+    let map = ["map", "--output=json", "--object", &secret];
+    let map = [&map[..], &["--image-opts", &image]].concat();
+    let theirs = run_qemu(&map);
+    let ours = diskfs_in(dir, &[&["qemu-img"], &map[..]].concat());
+    assert_eq!(theirs, ours.output.status.success(), "{name} {passphrase}");
+    theirs
+}
+
+/// Keys of a LUKS volume and of a qcow2 image, which are added, changed and removed.
+#[test]
+fn keys_are_added_and_removed() {
+    if require("cryptsetup").is_none() || require("qemu-img").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(dir.path(), words);
+    for name in ["first", "second", "third"] {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let quick = "encrypt.iter-time=10";
+    for name in ["disk.luks", "disk.qcow2"] {
+        let format = if name == "disk.luks" { "raw" } else { "qcow2" };
+        let create = [
+            "create",
+            "-f",
+            format,
+            "--encrypt",
+            "file:first",
+            "-o",
+            quick,
+        ];
+        run(&[&create[..], &[name, "4M"]].concat()).bytes();
+        let opens = |key: &str| opens(dir.path(), name, key);
+        let key = format!("{name}:file:first");
+        let amend = |words: &[&str]| run(&[&["amend", "--json"], words, &[name]].concat());
+        let keys = |words: &[&str]| amend(words).json()["keys"].clone();
+        let add = ["--key-add", "file:second", "-o", quick, "--key", &key];
+        let done = keys(&add);
+        assert_eq!(done, json!({"added": 1, "removed": [], "in_use": [0, 1]}));
+        assert!(opens("first") && opens("second") && !opens("third"));
+
+        let before = std::fs::read(dir.path().join(name)).unwrap();
+        let wrong = format!("{name}:file:third");
+        for (words, code) in [
+            (&["--key-add", "file:third"][..], 6),
+            (&["--key-add", "file:third", "--key", &wrong], 6),
+            (
+                &["--key-add", "file:third", "--key", &key, "--key-slot", "1"],
+                1,
+            ),
+            (
+                &["--key-add", "file:third", "--key", &key, "--key-slot", "8"],
+                2,
+            ),
+            (&["--key-add", "file:none", "--key", &key], 3),
+            (&["--key-add", "third", "--key", &key], 2),
+            (&["--key-add", "file:third", "-o", "lazy_refcounts=on"], 2),
+            (&["--key-remove", "file:third"], 6),
+            (&["--key-remove", "file:first", "-o", quick], 2),
+            (&["--key-remove", "slot:1"], 6),
+            (&["--key-remove", "slot:0", "--key", &key], 6),
+            (&["--key-remove", "slot:5", "--key", &key], 3),
+            (&["--key-slot", "1", "-o", quick], 2),
+        ] {
+            let (found, message) = amend(words).failure();
+            assert_eq!(found, code, "{words:?}: {message}");
+            let after = std::fs::read(dir.path().join(name)).unwrap();
+            assert!(before == after, "{words:?}");
+        }
+
+        let change = [
+            "--key-remove",
+            "file:second",
+            "--key-add",
+            "file:third",
+            "-o",
+            quick,
+        ];
+        let done = keys(&change);
+        assert_eq!(done, json!({"added": 2, "removed": [1], "in_use": [0, 2]}));
+        assert!(opens("first") && !opens("second") && opens("third"));
+        let done = keys(&["--key-remove", "slot:2", "--key", &key]);
+        assert_eq!(done, json!({"added": null, "removed": [2], "in_use": [0]}));
+        assert_eq!(amend(&["--key-remove", "file:first"]).failure().0, 6);
+        assert!(opens("first") && !opens("third"));
+        let replace = ["--key-add", "file:second", "--key", &key, "--key-slot", "0"];
+        let replace = [&replace[..], &["--force", "-o", quick]].concat();
+        assert_eq!(keys(&replace)["in_use"], json!([0]));
+        assert!(!opens("first") && opens("second"));
+        keys(&["--key-remove", "file:second", "--force"]);
+        assert!(!opens("first") && !opens("second"));
+    }
+    let path = dir.path().join("disk.luks");
+    let dump = diskfs_fixtures::run("cryptsetup", ["luksDump", path.to_str().unwrap()]).unwrap();
+    assert!(!dump.contains("ENABLED"), "{dump}");
+}
+
+/// Images whose keys cannot be changed are not changed, and the reason is told.
+#[test]
+fn images_without_changeable_keys_are_refused() {
+    if require("cryptsetup").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(dir.path(), words);
+    std::fs::write(dir.path().join("key"), "key").unwrap();
+    run(&["create", "plain.raw", "1M"]).bytes();
+    run(&["create", "plain.qcow2", "1M"]).bytes();
+    run(&["create", "plain.vdi", "1M"]).bytes();
+    run(&["create", "two.luks", "20M"]).bytes();
+    let path = dir.path().join("two.luks");
+    let format = [
+        "luksFormat",
+        "-q",
+        "--type",
+        "luks2",
+        "--pbkdf",
+        "pbkdf2",
+        "--key-file",
+    ];
+    let key = dir.path().join("key");
+    let paths = [key.to_str().unwrap(), path.to_str().unwrap()];
+    diskfs_fixtures::run("cryptsetup", [&format[..], &paths].concat()).unwrap();
+    for (name, code, words) in [
+        ("plain.raw", 2, "not encrypted"),
+        ("plain.qcow2", 2, "not encrypted"),
+        ("plain.vdi", 1, "only read"),
+        ("two.luks", 4, "LUKS2"),
+        ("missing.luks", 3, "missing.luks"),
+    ] {
+        let add = [
+            "amend",
+            "--key-add",
+            "file:key",
+            "--key",
+            "all:file:key",
+            name,
+        ];
+        let (found, message) = run(&add).failure();
+        assert_eq!(found, code, "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    let create = [
+        "create",
+        "-f",
+        "raw",
+        "--encrypt",
+        "file:key",
+        "-o",
+        "encrypt.iter-time=10",
+    ];
+    run(&[&create[..], &["one.luks", "1M"]].concat()).bytes();
+    let path = dir.path().join("one.luks");
+    let held = diskfs::image::WritableImage::open(&path, &diskfs::OpenOptions::default()).unwrap();
+    let remove = ["amend", "--key-remove", "file:key", "--force", "one.luks"];
+    let (code, message) = run(&remove).failure();
+    assert_eq!(code, 6, "{message}");
+    drop(held);
+    run(&remove).bytes();
 }

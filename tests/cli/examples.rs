@@ -136,6 +136,7 @@ const ELSEWHERE: &[&str] = &[
     "qemu-system",
     // A terminal: tests/cli/encrypting.rs.
     "--encrypt ask",
+    "--key-add",
     // These need a server: tests/cli/remote.rs has one.
     "nbd://",
     "https://",

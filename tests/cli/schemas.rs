@@ -102,6 +102,8 @@ const RUNS: &[&str] = &[
     "rebase -b demo.qcow2 -F qcow2 top.qcow2",
     "commit top.qcow2",
     "cp demo.qcow2:/etc/passwd passwd",
+    "create --encrypt file:passwd -o encrypt.iter-time=10 locked.qcow2 1M",
+    "amend --key-remove file:passwd --key-add file:passwd -o encrypt.iter-time=10 locked.qcow2",
     "cp --dry-run passwd guest.img:/etc/passwd2",
     "cp passwd guest.img:/etc/passwd2",
     "tar -f etc.tar demo.qcow2:/etc",

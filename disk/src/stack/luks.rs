@@ -21,7 +21,7 @@ pub struct Keys {
     given: Vec<(KeyTarget, Key)>,
     /// The headers of volumes whose header is stored elsewhere.
     headers: Vec<(String, Arc<DetachedHeader>)>,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// The volume keys of headers that were unlocked before: to derive a key again takes seconds.
     unlocked: Arc<Mutex<Vec<(Header, VolumeKey)>>>,
 }
@@ -150,7 +150,7 @@ impl Keys {
     }
 
     /// Returns the keys to try on the image at `path`: its own first, then those for all.
-    fn of_image(&self, path: &Path, header: &Header) -> Vec<&Key> {
+    pub(super) fn of_image(&self, path: &Path, header: &Header) -> Vec<&Key> {
         let is_own = |name: &str| {
             path.file_name().is_some_and(|file| file == name)
                 || path.as_os_str() == name
@@ -394,7 +394,7 @@ fn unlock_volume(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Vo
     Ok(Some(Volume::new(name, image, place, size_bytes)))
 }
 
-fn first_matching_key(
+pub(super) fn first_matching_key(
     header: &Header,
     device: &dyn BlockRead,
     keys: &[&Key],

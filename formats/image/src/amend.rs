@@ -64,6 +64,28 @@ pub fn amend(path: &Path, change: Amend, options: &OpenOptions) -> Result<()> {
     change_header(path, header, options).map_err(|e| e.in_file(path))
 }
 
+/// Changes the LUKS header of an encrypted image, which `change` gets as a device: that of the qcow2
+/// image at `path`, or the start of a raw image, which may be a LUKS volume. Other processes cannot
+/// use the image meanwhile. The image is not unlocked.
+///
+/// # Errors
+/// * As for [`WritableImage::open`](crate::WritableImage::open).
+/// * [`Invalid`](diskfs_block::ErrorKind::Invalid) for a qcow2 image that is not encrypted.
+/// * The errors of `change`.
+pub fn edit_luks_header<T>(
+    path: &Path,
+    options: &OpenOptions,
+    change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
+) -> Result<T> {
+    let options = OpenOptions {
+        unlock: None,
+        ..options.clone()
+    };
+    let opener = Opener::for_writing(&options);
+    let changed = opener.and_then(|opener| opener.edit_luks_header(path, change));
+    changed.map_err(|e| e.in_file(path))
+}
+
 fn change_header(path: &Path, change: HeaderChange, options: &OpenOptions) -> Result<()> {
     let what = "these properties are";
     let edit = |work: &dyn Fn(&dyn BlockWrite) -> Result<bool>| {

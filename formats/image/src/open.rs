@@ -10,7 +10,7 @@ mod remote;
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result};
+use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result, Slice};
 use rustix::fs::fstat;
 
 use crate::base::{FileId, Identity, overlays_warning};
@@ -173,6 +173,32 @@ impl<'a> Opener<'a> {
         let (node, _) = *Self::for_writing(options)?.open_source(source)?;
         node.close()?;
         Ok(changed)
+    }
+
+    /// Changes the LUKS header of the image at `path`, with exclusive access: that of a qcow2 image
+    /// whose data is encrypted, or the start of a raw image.
+    ///
+    /// The image is opened for writing before the change, so that an image that cannot be written
+    /// is refused, and one that was not closed properly is repaired.
+    pub(crate) fn edit_luks_header<T>(
+        mut self,
+        path: &Path,
+        change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
+    ) -> Result<T> {
+        let source = self.top(path)?;
+        let read_only = || Error::new(ErrorKind::ReadOnly, "the image is open read-only");
+        let file = source.writable.clone().ok_or_else(read_only)?;
+        let (node, description) = *self.open_source(source)?;
+        node.close()?;
+        let Some(qcow2) = description.qcow2 else {
+            return change(file.as_ref());
+        };
+        let header = qcow2.encryption.ok_or_else(|| {
+            Error::invalid("the image is not encrypted")
+                .with_hint("make an encrypted copy with `diskfs convert --encrypt`")
+        })?;
+        let (start, len_bytes) = (header.header_offset_bytes, header.header_len_bytes);
+        change(&Slice::new(file, start, len_bytes)?)
     }
 
     /// Changes the file at `path`, locked as for writing, without opening it as an image.

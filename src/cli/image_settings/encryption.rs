@@ -36,7 +36,7 @@ const OTHER_ALGORITHMS: [&str; 8] = [
 ];
 
 /// The time that trying a passphrase takes by default, as in QEMU.
-const ITER_TIME_MS: u64 = 2000;
+pub(in super::super) const ITER_TIME_MS: u64 = 2000;
 
 /// The settings of the encryption.
 #[derive(Debug, Clone, Default)]
@@ -160,6 +160,14 @@ impl ImageSettings {
     /// Returns true if an option of the encryption is given.
     pub(in super::super) fn is_encrypted(&self) -> bool {
         !self.encryption.given.is_empty()
+    }
+
+    /// Returns the time that trying a passphrase takes.
+    ///
+    /// # Errors
+    /// `Invalid` for an option that is not a number.
+    pub(in super::super) fn iter_time(&self) -> Result<Duration> {
+        self.encryption.time()
     }
 
     /// Refuses options of the encryption, for a command that makes no image.

@@ -1,15 +1,20 @@
 //! The command `qemu-img amend`.
 
+mod keys;
+
 use std::ffi::OsString;
 
 use clap::Args;
 
 use diskfs::image::amend::amend;
 
-use super::arguments::{OpenArgs, only};
+use keys::KeyOptions;
+
+use super::arguments::{OpenArgs, Source, only};
 use super::failure::{Failure, Result};
 use super::progress::Progress;
 use crate::cli::amend::change_of;
+use crate::cli::random;
 
 /// Change the properties of an image in place
 #[derive(Debug, Args)]
@@ -24,6 +29,10 @@ pub(super) struct Amend {
     /// The format of the image
     #[arg(short, long, value_name = "FMT")]
     format: Option<String>,
+
+    /// Overwrite key slots in use, and remove the last key of an encrypted image
+    #[arg(long)]
+    force: bool,
 
     /// Show the progress
     #[arg(short, long)]
@@ -48,6 +57,10 @@ impl Amend {
             return Err(Failure::usage("Must specify options (-o)", "amend"));
         }
         let source = self.open.source(name, self.format.as_deref())?;
+        if let Some(keys) = KeyOptions::of(&self.options, source.is_luks)? {
+            self.change_keys(&source, &keys)?;
+            return Ok(0);
+        }
         let change = change_of(&self.options)?;
         let options = source.open_options()?;
         let progress = Progress::new(self.progress && !self.quiet, 0);
@@ -55,5 +68,22 @@ impl Amend {
         progress.finish(done.is_ok());
         done.map_err(|e| Failure::at("Error while amending options", e))?;
         Ok(0)
+    }
+
+    /// Changes the keys of an encrypted image, which its own key must open.
+    fn change_keys(&self, source: &Source, options: &KeyOptions) -> Result<()> {
+        let to_open = |error| Failure::to_open(&source.path, error);
+        let Some(known) = source.keys().map_err(to_open)? else {
+            let prefix = if source.is_luks { "" } else { "encrypt." };
+            let path = source.path.display();
+            let reason = format!("Parameter '{prefix}key-secret' is required for cipher");
+            return Err(Failure::new(format!("Could not open '{path}': {reason}")));
+        };
+        let change = options.change(&self.open.secrets()?, self.force)?;
+        let open = source.options().map_err(to_open)?;
+        let mut random = |buf: &mut [u8]| Ok(random::fill(buf)?);
+        let done = known.change(&source.path, &change, &open, &mut random);
+        done.map_err(|e| Failure::at("Error while amending options", e))?;
+        Ok(())
     }
 }

@@ -122,7 +122,8 @@ impl Source {
         Ok(self.options()?)
     }
 
-    fn options(&self) -> diskfs::Result<OpenOptions> {
+    /// Returns the options for opening the image, or the file that is a LUKS volume, with its key.
+    pub(super) fn options(&self) -> diskfs::Result<OpenOptions> {
         let mut options = self.args.image.open_options()?;
         if let Some(keys) = self.keys()? {
             options.unlock = Some(Arc::new(keys));
@@ -131,7 +132,7 @@ impl Source {
     }
 
     /// Returns the key of the image, if its name names one.
-    fn keys(&self) -> diskfs::Result<Option<Keys>> {
+    pub(super) fn keys(&self) -> diskfs::Result<Option<Keys>> {
         let keys = self.keys.clone().transpose();
         let mut keys = keys.map_err(|reason| diskfs::Error::new(ErrorKind::NotFound, reason))?;
         for (depth, key) in &self.backing_keys {

@@ -1006,6 +1006,20 @@ pub(super) struct Amend {
     diskfs: Header,
     /// The names of the options, which now have the given values.
     options: Vec<String>,
+    /// The change of keys; null if no key option was given.
+    keys: Option<AmendedKeys>,
+}
+
+/// The key slots of an encrypted image after a change, by their numbers.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct AmendedKeys {
+    /// The key slot with the new key.
+    added: Option<u32>,
+    /// The key slots that were erased.
+    removed: Vec<u32>,
+    /// The key slots that are in use now.
+    in_use: Vec<u32>,
 }
 
 /// The document of `diskfs bitmap --json`.

@@ -115,6 +115,67 @@ code convert --object secret,id=s,data=wrong O -O raw driver=qcow2,file.filename
 text compare S O driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s L
 ";
 
+/// Changes of keys: options as for `CALLS`, after the words `amend S N O`, where `N` stands for the
+/// secret `n`. The options of `-o` get their prefix for the qcow2 image.
+const AMENDS: &str = "\
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10,keyslot=6
+code state=active,new-secret=n,iter-time=10,keyslot=6
+code state=active
+code state=active,new-secret=missing
+code state=active,new-secret=n,old-secret=s
+code state=active,new-secret=n,keyslot=8
+code state=active,new-secret=n,keyslot=-1
+code state=active,new-secret=n,iter-time=x
+code new-secret=n
+code state=on,new-secret=n
+code cipher-alg=aes-128
+code state=inactive
+code state=inactive,new-secret=n,keyslot=0
+code state=inactive,iter-time=10,keyslot=0
+code state=inactive,keyslot=3
+code state=inactive,keyslot=9
+code state=inactive,old-secret=n,keyslot=0
+code state=inactive,old-secret=missing
+text state=inactive,old-secret=n,keyslot=6
+text state=active,new-secret=n,iter-time=10,keyslot=7
+text state=inactive,old-secret=n
+code state=inactive,old-secret=n
+code state=inactive,old-secret=s
+code state=inactive,keyslot=0
+text state=active,new-secret=n,iter-time=10,keyslot=1
+text --force state=active,new-secret=n,iter-time=10,keyslot=1
+";
+
+/// Changes of keys of an image whose key slots 0 and 1 are in use.
+const AMENDS_OF_FULL: &str = "\
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10
+text state=active,new-secret=n,iter-time=10
+code state=active,new-secret=n,iter-time=10
+text --force state=active,new-secret=n,iter-time=10,keyslot=3
+text --force state=inactive,keyslot=3
+text --force state=inactive,keyslot=3
+";
+
+/// Other calls of `amend`.
+const OTHER_AMENDS: &str = "\
+code amend N -o encrypt.state=active,encrypt.new-secret=n e.qcow2
+code amend N O -o encrypt.state=active,encrypt.new-secret=n driver=qcow2,file.filename=e.qcow2
+code amend N O -o state=active,new-secret=n driver=luks,file.filename=l.luks
+code amend N -f luks -o state=active,new-secret=n l.luks
+code amend N -f raw -o state=active,new-secret=n l.luks
+code amend N O -o encrypt.state=active,encrypt.new-secret=n Q
+code amend N --object secret,id=s,data=wrong O -o encrypt.state=active,encrypt.new-secret=n Q
+code amend S N O -o encrypt.state=active,encrypt.new-secret=n driver=qcow2,encrypt.key-secret=s,file.filename=p.qcow2
+code amend S N O -o state=active,new-secret=n driver=luks,key-secret=s,file.filename=plain.raw
+code amend S N O -o state=active,new-secret=n Q
+code amend S N O -o encrypt.format=luks Q
+";
+
 /// Images that the calls made, each with the contents of `plain.raw`.
 const MADE: [&str; 6] = [
     "driver=luks,key-secret=s,file.filename=made.luks",
@@ -171,50 +232,80 @@ fn make_images(dir: &Path) {
     assert!(theirs.call(&over).status.success());
 }
 
+/// Returns a word of a call, or those that it stands for.
+fn expand(word: &str) -> Vec<String> {
+    let qcow2 = "driver=qcow2,encrypt.key-secret=s,file.filename=e.qcow2";
+    let json = "json:{\"driver\":\"qcow2\",\"encrypt\":{\"key-secret\":\"s\"},\
+                \"file\":{\"driver\":\"file\",\"filename\":\"e.qcow2\"}}";
+    let words = match word {
+        "S" => vec!["--object", "secret,id=s,data=hunter2"],
+        "N" => vec!["--object", "secret,id=n,data=hunter3"],
+        "O" => vec!["--image-opts"],
+        "L" => vec!["driver=luks,key-secret=s,file.filename=l.luks"],
+        "C" => vec!["driver=luks,key-secret=s,file.filename=cbc.luks"],
+        "J" => vec![json],
+        other => return vec![other.replace('Q', qcow2)],
+    };
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// Two programs, with the same images.
+struct Pair {
+    theirs: Caller,
+    ours: Caller,
+    wrong: Vec<String>,
+}
+
+impl Pair {
+    fn new(directory: &Path) -> Self {
+        let link = directory.join("qemu-img");
+        symlink(DISKFS, &link).unwrap();
+        let [first, second] = ["theirs", "ours"].map(|name| directory.join(name));
+        let theirs = Caller::new("qemu-img".into(), &first);
+        let ours = Caller::new(link, &second);
+        make_images(&first);
+        for file in fs::read_dir(&first).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), second.join(file.file_name())).unwrap();
+        }
+        Self {
+            theirs,
+            ours,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Compares the answers to a call.
+    fn call(&mut self, mode: &str, words: &str) {
+        let expanded: Vec<String> = words.split(' ').flat_map(expand).collect();
+        let expanded: Vec<&str> = expanded.iter().map(String::as_str).collect();
+        let (theirs, ours) = (self.theirs.call(&expanded), self.ours.call(&expanded));
+        if let Some(what) = difference(mode, &theirs, &ours) {
+            let line = format!("{mode} {words}: {what}\n{theirs:?}\n{ours:?}");
+            self.wrong.push(line);
+        }
+    }
+
+    /// Compares the answers to a table of calls.
+    fn calls(&mut self, table: &str) {
+        for line in table.lines() {
+            let (mode, words) = line.split_once(' ').unwrap();
+            self.call(mode, words);
+        }
+    }
+}
+
 #[test]
 fn encrypted_images_have_the_same_answers() {
     if require("qemu-img").is_none() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let link = directory.path().join("qemu-img");
-    symlink(DISKFS, &link).unwrap();
-    let [first, second] = ["theirs", "ours"].map(|name| directory.path().join(name));
-    let theirs = Caller::new("qemu-img".into(), &first);
-    let ours = Caller::new(link, &second);
-    make_images(&first);
-    for file in fs::read_dir(&first).unwrap() {
-        let file = file.unwrap();
-        fs::copy(file.path(), second.join(file.file_name())).unwrap();
-    }
-    let json = "json:{\"driver\":\"qcow2\",\"encrypt\":{\"key-secret\":\"s\"},\
-                \"file\":{\"driver\":\"file\",\"filename\":\"e.qcow2\"}}";
-    let expand = |word: &str| -> Vec<String> {
-        let word = word.replace(
-            'Q',
-            "driver=qcow2,encrypt.key-secret=s,file.filename=e.qcow2",
-        );
-        let words = match word.as_str() {
-            "S" => vec!["--object", "secret,id=s,data=hunter2"],
-            "O" => vec!["--image-opts"],
-            "L" => vec!["driver=luks,key-secret=s,file.filename=l.luks"],
-            "C" => vec!["driver=luks,key-secret=s,file.filename=cbc.luks"],
-            "J" => vec![json],
-            other => vec![other],
-        };
-        words.into_iter().map(str::to_owned).collect()
-    };
-    let mut wrong = Vec::new();
-    for line in CALLS.lines() {
-        let (mode, words) = line.split_once(' ').unwrap();
-        let words: Vec<String> = words.split(' ').flat_map(expand).collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (theirs, ours) = (theirs.call(&words), ours.call(&words));
-        if let Some(what) = difference(mode, &theirs, &ours) {
-            wrong.push(format!("{line}: {what}\n{theirs:?}\n{ours:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    let mut pair = Pair::new(directory.path());
+    pair.calls(CALLS);
+    assert!(pair.wrong.is_empty(), "{}", pair.wrong.join("\n\n"));
+    let Pair { theirs, ours, .. } = pair;
+    let (first, second) = (theirs.directory.clone(), ours.directory.clone());
     for name in ["no.raw", "no.qcow2", "no.luks"] {
         assert!(!second.join(name).exists(), "{name}");
     }
@@ -236,5 +327,92 @@ fn encrypted_images_have_the_same_answers() {
                 assert!(done.status.success(), "{program:?} {image}: {done:?}");
             }
         }
+    }
+}
+
+/// Both programs change the keys of both kinds of images, and open what the other has changed.
+#[test]
+fn keys_are_changed_alike() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut pair = Pair::new(directory.path());
+    let plain = ["create", "-f", "qcow2", "p.qcow2", "4M"];
+    for caller in [&pair.theirs, &pair.ours] {
+        assert!(caller.call(&plain).status.success());
+    }
+    for (image, file, prefix) in [("L", "l.luks", ""), ("Q", "e.qcow2", "encrypt.")] {
+        let full = if image == "Q" { AMENDS_OF_FULL } else { "" };
+        for line in AMENDS.lines().chain(full.lines()) {
+            let (mode, words) = line.split_once(' ').unwrap();
+            let (force, options) = words.split_once(' ').unwrap_or(("", words));
+            let options: Vec<String> = options
+                .split(',')
+                .map(|option| format!("{prefix}{option}"))
+                .collect();
+            let force = if force.is_empty() { "" } else { " --force" };
+            let options = options.join(",");
+            pair.call(mode, &format!("amend S N O{force} -o {options} {image}"));
+            if mode == "text" {
+                check_slots(&pair, file);
+            }
+        }
+    }
+    pair.calls(OTHER_AMENDS);
+    assert!(pair.wrong.is_empty(), "{}", pair.wrong.join("\n\n"));
+    for name in ["l.luks", "e.qcow2"] {
+        for caller in [&pair.theirs, &pair.ours] {
+            for key in ["hunter2", "hunter3"] {
+                check_contents(&pair, caller, name, key);
+            }
+        }
+    }
+}
+
+/// Checks that the same key slots are in use in the images of both programs.
+fn check_slots(pair: &Pair, file: &str) {
+    let slots = [&pair.theirs, &pair.ours].map(|caller| {
+        let words = ["info", "--output=json", file];
+        let found = Caller {
+            program: "qemu-img".into(),
+            directory: caller.directory.clone(),
+        }
+        .call(&words);
+        let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        let data = &found["format-specific"]["data"];
+        let header = data.get("encrypt").unwrap_or(data);
+        let slots = header["slots"].as_array().unwrap().iter();
+        slots.map(|slot| slot["active"].clone()).collect::<Vec<_>>()
+    });
+    assert_eq!(slots[0], slots[1], "{file}");
+    assert_eq!(slots[0].len(), 8);
+}
+
+/// Checks that both programs read an image of one of them with a key.
+fn check_contents(pair: &Pair, of: &Caller, name: &str, key: &str) {
+    let driver = match name {
+        "e.qcow2" => "driver=qcow2,encrypt.key-secret=s",
+        _ => "driver=luks,key-secret=s",
+    };
+    let image = format!("{driver},file.filename={name}");
+    let secret = format!("secret,id=s,data={key}");
+    let plain = "driver=raw,file.filename=plain.raw";
+    for program in [&pair.theirs.program, &pair.ours.program] {
+        let reader = Caller {
+            program: program.clone(),
+            directory: of.directory.clone(),
+        };
+        let words = [
+            "compare",
+            "--object",
+            &secret,
+            "--image-opts",
+            &image,
+            plain,
+        ];
+        let done = reader.call(&words);
+        let program = program.display();
+        assert!(done.status.success(), "{program} {name} {key}: {done:?}");
     }
 }
