@@ -108,6 +108,7 @@ pub(crate) enum FilePurpose {
     Backing,
     Data,
     Parent,
+    ParentByIds,
     Extent,
     Blob,
 }
@@ -118,6 +119,7 @@ impl From<NamedFor> for FilePurpose {
             NamedFor::Backing => Self::Backing,
             NamedFor::Data => Self::Data,
             NamedFor::Parent => Self::Parent,
+            NamedFor::ParentByIds => Self::ParentByIds,
             NamedFor::Extent => Self::Extent,
             NamedFor::Blob => Self::Blob,
         }
@@ -130,6 +132,7 @@ impl From<FilePurpose> for NamedFor {
             FilePurpose::Backing => Self::Backing,
             FilePurpose::Data => Self::Data,
             FilePurpose::Parent => Self::Parent,
+            FilePurpose::ParentByIds => Self::ParentByIds,
             FilePurpose::Extent => Self::Extent,
             FilePurpose::Blob => Self::Blob,
         }

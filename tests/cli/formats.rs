@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use diskfs_fixtures::{have, image};
+use diskfs_fixtures::{HandMadeVdi, have, image};
 use serde_json::Value;
 
 use crate::{diskfs, diskfs_in};
@@ -311,4 +311,61 @@ fn a_disk_of_a_package_is_named() {
     assert_eq!(other.code(), Some(2));
     pack(dir, &["data"]);
     diskfs_in(dir, &["compare", "data.raw", "machine.ova"]).text();
+}
+
+/// VirtualBox has the snapshots of a disk in a directory below it. The command is confined, so that
+/// another process looks for the parent.
+#[test]
+fn the_parent_of_a_vdi_is_found_by_its_uuid() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path();
+    std::fs::create_dir(directory.join("Snapshots")).unwrap();
+    let mut base = HandMadeVdi::new(3, 1, 2, None);
+    base.fill(0, 10);
+    base.fill(1, 11);
+    std::fs::write(directory.join("disk.vdi"), base.build()).unwrap();
+    let mut child = HandMadeVdi::new(3, 3, 4, Some((1, 2)));
+    child.fill(1, 21);
+    let in_snapshots = "Snapshots/{03030303}.vdi";
+    std::fs::write(directory.join(in_snapshots), child.build()).unwrap();
+    let convert = ["convert", "--json", "-O", "raw", in_snapshots, "child.raw"];
+    let (code, message) = diskfs_in(directory, &convert).failure();
+    assert_eq!(code, 3, "{message}");
+    assert!(message.contains("--allow-backing"), "{message}");
+    let allow = ["--allow-backing", "."];
+    diskfs_in(directory, &[&convert[..], &allow].concat()).json();
+    let raw = std::fs::read(directory.join("child.raw")).unwrap();
+    let expected = [10, 21, 0].map(|fill| vec![fill; 1 << 20]).concat();
+    assert!(raw == expected);
+
+    std::fs::write(directory.join("child.vdi"), child.build()).unwrap();
+    let info = diskfs_in(directory, &["info", "--json", "child.vdi"]).json();
+    let uuid = "01010101-0101-0101-0101-010101010101";
+    assert!(info.to_string().contains(uuid), "{info}");
+    let checked = diskfs_in(directory, &["validate", "--policy", "glance", "child.vdi"]);
+    let found = format!(
+        "{}{}",
+        checked.stderr(),
+        String::from_utf8_lossy(&checked.output.stdout)
+    );
+    assert!(
+        found.contains(&format!("has a parent: `{uuid}`")),
+        "{found}"
+    );
+    let closed = diskfs_in(directory, &["info", "--no-backing", "child.vdi"]);
+    assert_eq!(closed.failure().0, 6);
+    // By the name of qemu-img, too, which refuses it.
+    let words = ["qemu-img", "convert", "-O", "raw", "child.vdi", "again.raw"];
+    diskfs_in(directory, &words).bytes();
+    assert!(std::fs::read(directory.join("again.raw")).unwrap() == expected);
+    if have(&["qemu-img"]) {
+        let mut command = Command::new("qemu-img");
+        let theirs = command.args(&words[1..]).current_dir(directory).output();
+        assert!(!theirs.unwrap().status.success());
+    }
+    let stale = HandMadeVdi::new(3, 1, 9, None).build();
+    std::fs::write(directory.join("disk.vdi"), stale).unwrap();
+    let (code, message) = diskfs_in(directory, &["map", "child.vdi"]).failure();
+    assert_eq!(code, 6, "{message}");
+    assert!(message.contains("its modification UUID is"), "{message}");
 }

@@ -6,11 +6,13 @@
 //! user added. It is opened for writing only if the user allowed it by name.
 
 mod beneath;
+mod by_ids;
 mod request;
 
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{File, Result};
+use diskfs_vdi::DiskIds;
 use rustix::fs::OFlags;
 
 use request::Request;
@@ -103,7 +105,10 @@ impl Gate {
             what: named.named_for,
             access: named.access,
         };
-        request.open()
+        match named.named_for {
+            NamedFor::ParentByIds => by_ids::open(&request),
+            _ => request.open(),
+        }
     }
 }
 
@@ -139,6 +144,9 @@ pub enum NamedFor {
     Data,
     /// The parent of a differencing disk (VHD, VHDX, VMDK), which is only read.
     Parent,
+    /// The parent of a differencing disk of VirtualBox (VDI), which is only read. It is named by its
+    /// identifiers: the name is the 32 bytes of `uuidLinkage` and `uuidParentModify`.
+    ParentByIds,
     /// A file with a part of the disk (VMDK), which is only read.
     Extent,
     /// A blob of an OCI image layout, which is only read.
@@ -150,9 +158,18 @@ impl NamedFor {
         match self {
             Self::Backing => "backing file",
             Self::Data => "data file",
-            Self::Parent => "parent",
+            Self::Parent | Self::ParentByIds => "parent",
             Self::Extent => "extent file",
             Self::Blob => "blob",
+        }
+    }
+
+    /// Returns a name for messages.
+    pub(crate) fn shown(self, name: &[u8]) -> String {
+        let ids = DiskIds::from_bytes(name).filter(|_| self == Self::ParentByIds);
+        match ids {
+            Some(ids) => ids.id.to_string(),
+            None => String::from_utf8_lossy(name).escape_debug().to_string(),
         }
     }
 
@@ -160,7 +177,9 @@ impl NamedFor {
     const fn rename_hint(self) -> &'static str {
         match self {
             Self::Backing | Self::Data => "change the name in the image with `qemu-img rebase -u`",
-            Self::Parent => "merge the image with its parent by the program that made them",
+            Self::Parent | Self::ParentByIds => {
+                "merge the image with its parent by the program that made them"
+            }
             Self::Extent => "change the name in the image's descriptor",
             Self::Blob => "copy the layout again",
         }

@@ -534,11 +534,10 @@ impl<'a> Opener<'a> {
 
 /// Returns the error for a file that an image in an OCI image names.
 fn refused_in_oci(image: Namer<'_>, name: &[u8], named_for: NamedFor) -> Error {
-    let name = String::from_utf8_lossy(name);
     let reason = format!(
         "refusing to open {} `{}`: a disk in an OCI image must not refer to other files",
         named_for.noun(),
-        name.escape_debug()
+        named_for.shown(name)
     );
     Error::new(ErrorKind::Denied, reason)
         .in_file(image.path)

@@ -5,6 +5,8 @@ use uuid::Uuid;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::ids::DiskIds;
+
 /// The offset of the number of blocks in the file.
 pub(crate) const ALLOCATED_AT: u64 = 0x184;
 /// The offset of the signature. The text before it is for humans.
@@ -18,6 +20,10 @@ const SECTOR_BYTES: u32 = 512;
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
 /// The block size of new images, as VirtualBox and QEMU make them.
 pub(crate) const NEW_BLOCK_BYTES: u32 = 1 << 20;
+/// The type of an image that records what is to be undone, of old versions of VirtualBox.
+const UNDO: u32 = 3;
+/// The type of an image with a parent.
+const DIFFERENCING: u32 = 4;
 /// The text at the start of new images.
 const TEXT: &[u8] = b"<<< diskfs VirtualBox Disk Image >>>\n";
 /// The size of the header of version 1.1 without the pre-header, as QEMU writes it.
@@ -64,6 +70,8 @@ pub enum ImageType {
     Dynamic,
     /// All blocks are allocated.
     Static,
+    /// Blocks are allocated when they are written; the others are those of a parent.
+    Differencing,
 }
 
 impl ImageType {
@@ -72,6 +80,7 @@ impl ImageType {
         match self {
             Self::Dynamic => "dynamic",
             Self::Static => "static",
+            Self::Differencing => "differencing",
         }
     }
 }
@@ -103,6 +112,7 @@ impl NewHeader {
         raw.image_type = U32::new(match self.image_type {
             ImageType::Dynamic => 1,
             ImageType::Static => 2,
+            ImageType::Differencing => DIFFERENCING,
         });
         raw.offset_bmap = U32::new(self.map_at);
         raw.offset_data = U32::new(self.data_at);
@@ -133,26 +143,60 @@ pub(crate) struct Header {
     /// The offset of the first block in bytes.
     pub(crate) data_at: u64,
     pub(crate) id: Uuid,
+    /// The parent of a differencing image.
+    pub(crate) parent: Option<DiskIds>,
 }
 
 impl Header {
     /// Reads and checks the header of the image in `file`.
     pub(crate) fn read(file: &dyn BlockRead) -> Result<Self> {
-        let mut start = [0; size_of::<RawHeader>()];
-        let len = bytes::len_u64(start.len());
-        if file.size_bytes() < len {
-            return Err(Error::corrupt("truncated VDI header").at(file.size_bytes()));
-        }
-        file.read_at(0, &mut start)?;
-        let raw = RawHeader::read_from_bytes(&start)
-            .map_err(|_| Error::corrupt("truncated VDI header").at(0))?;
+        let raw = RawHeader::read_start(file)?;
+        let raw =
+            raw.ok_or_else(|| Error::corrupt("truncated VDI header").at(file.size_bytes()))?;
         raw.check_kind()?;
-        raw.check_parent()?;
-        raw.header()
+        let parent = raw.parent()?;
+        raw.header(parent)
+    }
+}
+
+impl DiskIds {
+    /// Reads the identifiers of the image in `file`; returns `None` if it is not a VDI of version
+    /// 1.1.
+    ///
+    /// # Errors
+    /// The errors of reading.
+    pub fn read(file: &dyn BlockRead) -> Result<Option<Self>> {
+        let Some(raw) = RawHeader::read_start(file)? else {
+            return Ok(None);
+        };
+        Ok(raw.is_of_version().then(|| raw.own_ids()))
     }
 }
 
 impl RawHeader {
+    /// Reads the start of a file; returns `None` for a shorter one.
+    fn read_start(file: &dyn BlockRead) -> Result<Option<Self>> {
+        let mut start = [0; size_of::<Self>()];
+        if file.size_bytes() < bytes::len_u64(start.len()) {
+            return Ok(None);
+        }
+        file.read_at(0, &mut start)?;
+        Ok(Self::read_from_bytes(&start).ok())
+    }
+
+    /// Returns true for the header of a VDI of version 1.1.
+    fn is_of_version(&self) -> bool {
+        self.signature.get() == SIGNATURE && self.version.get() == VERSION
+    }
+
+    /// Returns the identifiers of the image itself.
+    fn own_ids(&self) -> DiskIds {
+        DiskIds {
+            id: Uuid::from_bytes_le(self.uuid_image),
+            contents_id: Uuid::from_bytes_le(self.uuid_last_snap),
+        }
+    }
+
     fn check_kind(&self) -> Result<()> {
         if self.signature.get() != SIGNATURE {
             return Err(
@@ -178,29 +222,34 @@ impl RawHeader {
         Ok(())
     }
 
-    /// Refuses images with a parent, of which an image stores only the UUID.
-    fn check_parent(&self) -> Result<()> {
+    /// Returns the parent, which only a differencing image has.
+    fn parent(&self) -> Result<Option<DiskIds>> {
         let link = Uuid::from_bytes_le(self.uuid_link);
-        let of_type = match self.image_type.get() {
-            3 => "an undo image",
-            4 => "a differencing image",
-            _ => "an image with a parent",
-        };
-        if link.is_nil() && of_type == "an image with a parent" {
-            return Ok(());
+        let kind = self.image_type.get();
+        if kind == UNDO || kind != DIFFERENCING && !link.is_nil() {
+            let reason = format!("unsupported type {kind} of VDI, with the parent {link}");
+            return Err(unsupported(reason, 0x4c).with_hint(
+                "merge it with its parent: `VBoxManage clonemedium disk CHILD.vdi WHOLE.vdi`",
+            ));
         }
-        let reason = format!(
-            "unsupported VDI: {of_type}; it stores only the UUID of its parent, {link}, not its name"
-        );
-        Err(unsupported(reason, 0x1a8).with_hint(
-            "merge it with its parent: `VBoxManage clonemedium disk CHILD.vdi WHOLE.vdi`",
-        ))
+        if kind != DIFFERENCING {
+            return Ok(None);
+        }
+        if link.is_nil() {
+            let reason = "missing UUID of the parent of a differencing image";
+            return Err(Error::corrupt(reason).at(0x1a8));
+        }
+        Ok(Some(DiskIds {
+            id: link,
+            contents_id: Uuid::from_bytes_le(self.uuid_parent),
+        }))
     }
 
-    fn header(&self) -> Result<Header> {
+    fn header(&self, parent: Option<DiskIds>) -> Result<Header> {
         let image_type = match self.image_type.get() {
             1 => ImageType::Dynamic,
             2 => ImageType::Static,
+            DIFFERENCING => ImageType::Differencing,
             other => {
                 return Err(unsupported(
                     format!("unsupported type {other} of VDI"),
@@ -241,6 +290,7 @@ impl RawHeader {
             map_at: u64::from(map_at),
             data_at: u64::from(data_at),
             id: Uuid::from_bytes_le(self.uuid_image),
+            parent,
         })
     }
 }

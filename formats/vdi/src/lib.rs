@@ -6,8 +6,8 @@
 //!
 //! # Errors
 //!
-//! `Corrupt` has the byte of the wrong field. `Unsupported` names the feature: an image with a
-//! parent, another version, extra bytes in blocks.
+//! `Corrupt` has the byte of the wrong field. `Unsupported` names the feature: an undo image, another
+//! version, extra bytes in blocks.
 //!
 //! # Limits
 //!
@@ -24,9 +24,11 @@
 
 mod check;
 mod header;
+mod ids;
 mod vdi;
 mod write;
 
 pub use header::ImageType;
+pub use ids::DiskIds;
 pub use vdi::Vdi;
 pub use write::{VdiLayout, VdiOptions};

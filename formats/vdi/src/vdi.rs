@@ -8,6 +8,7 @@ use diskfs_block::{
 use uuid::Uuid;
 
 use crate::header::{Header, ImageType};
+use crate::ids::DiskIds;
 
 /// The budget for the cached block map. It maps 256 GiB at a block size of 1 MiB.
 const MAP_CACHE_BYTES: u64 = 1 << 20;
@@ -50,6 +51,11 @@ impl Vdi {
     /// Returns the UUID of the image.
     pub const fn id(&self) -> Uuid {
         self.header.id
+    }
+
+    /// Returns the identifiers of the parent, which a differencing image has.
+    pub const fn parent(&self) -> Option<DiskIds> {
+        self.header.parent
     }
 
     /// Returns the place of a block.

@@ -42,8 +42,13 @@ impl VdiLayout {
     /// Returns the layout of an image without data.
     ///
     /// # Errors
-    /// `Invalid` for a size that is not a multiple of 512 bytes, or is more than 512 TiB.
+    /// `Invalid` for a size that is not a multiple of 512 bytes, or is more than 512 TiB;
+    /// `Unsupported` for a differencing image.
     pub fn new(options: VdiOptions) -> Result<Self> {
+        if options.image_type == ImageType::Differencing {
+            let reason = "creating a VDI with a parent is not supported";
+            return Err(Error::unsupported(reason));
+        }
         let size_bytes = options.size_bytes;
         let blocks = size_bytes.div_ceil(NEW_BLOCK_BYTES.into());
         let blocks = u32::try_from(blocks).ok().filter(|it| *it <= BLOCKS_MAX);
@@ -59,7 +64,7 @@ impl VdiLayout {
         let data_at = u32::try_from(map_end.next_multiple_of(DATA_ALIGNMENT))
             .map_err(|_| Error::invalid("the block map of the VDI is too large"))?;
         let (map, allocated) = match options.image_type {
-            ImageType::Dynamic => (vec![UNALLOCATED; index(blocks)], 0),
+            ImageType::Dynamic | ImageType::Differencing => (vec![UNALLOCATED; index(blocks)], 0),
             ImageType::Static => ((0..blocks).collect(), blocks),
         };
         Ok(Self {

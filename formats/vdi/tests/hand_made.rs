@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::{Error, ErrorKind, ImageMap, MappedRun, Memory, Result, RunStorage};
-use diskfs_vdi::{ImageType, Vdi};
+use diskfs_vdi::{DiskIds, ImageType, Vdi};
 
 const BLOCK: usize = 4096;
 
@@ -96,15 +96,65 @@ fn wrong_fields_are_refused() {
     assert!(open(vec![0; 511]).is_err());
 }
 
+/// The bytes of the UUID 01020304-0506-0708-090a-0b0c0d0e0f10.
+const UUID: [u8; 16] = [
+    0x04, 0x03, 0x02, 0x01, 0x06, 0x05, 0x08, 0x07, 9, 10, 11, 12, 13, 14, 15, 16,
+];
+
 #[test]
-fn a_parent_is_refused_with_its_uuid() {
-    let mut child = image(&[u32::MAX]);
+fn a_differencing_image_has_the_identifiers_of_its_parent() {
+    let mut child = image(&[u32::MAX, 0, 0xffff_fffe]);
     child[0x4c] = 4;
-    child[0x1a8..0x1b8].copy_from_slice(&[
-        0x04, 0x03, 0x02, 0x01, 0x06, 0x05, 0x08, 0x07, 9, 10, 11, 12, 13, 14, 15, 16,
-    ]);
+    child[0x188..0x198].fill(1);
+    child[0x198..0x1a8].fill(2);
+    child[0x1a8..0x1b8].copy_from_slice(&UUID);
+    child[0x1b8..0x1c8].fill(4);
+    let ids = DiskIds::read(&Memory::new(child.clone())).unwrap().unwrap();
+    assert_eq!(ids.to_bytes(), child[0x188..0x1a8]);
+    let vdi = open(child.clone()).unwrap();
+    assert_eq!(vdi.image_type(), ImageType::Differencing);
+    let parent = vdi.parent().unwrap();
+    assert_eq!(
+        parent.id.to_string(),
+        "01020304-0506-0708-090a-0b0c0d0e0f10"
+    );
+    assert_eq!(parent.to_bytes(), child[0x1a8..0x1c8]);
+    assert_eq!(DiskIds::from_bytes(&parent.to_bytes()), Some(parent));
+    assert_eq!(DiskIds::from_bytes(&UUID), None);
+    let storage = |block: u64| vdi.run_at(block * 4096, 1).unwrap().storage;
+    assert_eq!(
+        (storage(0), storage(2)),
+        (RunStorage::Absent, RunStorage::Zero)
+    );
+
+    child[0x1a8..0x1b8].fill(0);
     let e = open(child).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Unsupported);
-    let uuid = "01020304-0506-0708-090a-0b0c0d0e0f10";
-    assert!(e.to_string().contains(uuid), "{e}");
+    assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(0x1a8)));
+    assert!(open(image(&[0])).unwrap().parent().is_none());
+}
+
+/// An undo image, and an image of another type that has a parent.
+#[test]
+fn other_parents_are_refused_with_their_uuid() {
+    for kind in [1, 2, 3] {
+        let mut child = image(&[u32::MAX]);
+        child[0x4c] = kind;
+        child[0x1a8..0x1b8].copy_from_slice(&UUID);
+        let e = open(child).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+        let uuid = "01020304-0506-0708-090a-0b0c0d0e0f10";
+        assert!(e.to_string().contains(uuid), "{e}");
+    }
+}
+
+#[test]
+fn other_files_have_no_identifiers() {
+    for bytes in [
+        Vec::new(),
+        vec![0; 511],
+        vec![0; 512],
+        image(&[0])[1..].to_vec(),
+    ] {
+        assert_eq!(DiskIds::read(&Memory::new(bytes)).unwrap(), None);
+    }
 }

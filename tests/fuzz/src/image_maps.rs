@@ -119,6 +119,9 @@ pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
         ),
         (512, b"\0\0\0\0\xff\xff\xff\xff\xfe\xff\xff\xff\x01\0\0\0"),
     ];
+    let mut vdi_child = vdi.to_vec();
+    vdi_child.push((0x4c, b"\x04"));
+    vdi_child.push((0x1a8, b"uuid of a parent"));
     let footer: &[Part<'_>] = &[
         (
             0,
@@ -164,6 +167,7 @@ pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
     ];
     let seeds = [
         ("vdi", 20 << 10, vdi.to_vec()),
+        ("vdi with a parent", 20 << 10, vdi_child),
         ("vhd", 20 << 10, vhd),
         ("vhd with a parent", 20 << 10, child),
         ("qed", 16 << 10, qed.to_vec()),

@@ -23,15 +23,15 @@ pub(super) struct Request<'a> {
 }
 
 /// A directory below which files may be opened, and the reason.
-struct Root {
+pub(super) struct Root {
     /// The resolved path of the directory.
-    dir: PathBuf,
-    reason: Reason,
+    pub(super) dir: PathBuf,
+    pub(super) reason: Reason,
 }
 
 /// The reason why the gate allows a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+pub(super) enum Reason {
     /// The user allowed the file itself.
     File,
     /// The user or the policy allowed a directory above it.
@@ -57,12 +57,21 @@ impl CandidateFile<'_> {
 
 impl Request<'_> {
     pub(super) fn open(&self) -> Result<File> {
+        self.check_open()?;
+        self.open_path(self.own_dir().join(self.plain_path()?))
+    }
+
+    /// Fails if no file may be named at all.
+    pub(super) fn check_open(&self) -> Result<()> {
         if self.gate.is_closed() {
             return Err(self.denied("the gate is closed", CLOSED_HINT));
         }
-        let own_dir = self.own_dir();
-        let named = own_dir.join(self.plain_path()?);
-        let roots = self.roots(own_dir);
+        Ok(())
+    }
+
+    /// Opens the file with this path, if the gate allows it.
+    pub(super) fn open_path(&self, named: PathBuf) -> Result<File> {
+        let roots = self.roots(self.own_dir());
         // The kernel resolves links here; below the root only real directories are walked.
         let real = match named.canonicalize() {
             Ok(real) => real,
@@ -77,14 +86,12 @@ impl Request<'_> {
         File::from_fd(fd, named)
     }
 
-    fn own_dir(&self) -> &Path {
+    pub(super) fn own_dir(&self) -> &Path {
         self.image.path.parent().unwrap_or(Path::new(""))
     }
 
     fn shown_name(&self) -> String {
-        String::from_utf8_lossy(self.name)
-            .escape_debug()
-            .to_string()
+        self.what.shown(self.name)
     }
 
     const fn plain_hint(&self) -> &'static str {
@@ -92,7 +99,9 @@ impl Request<'_> {
             NamedFor::Backing | NamedFor::Data => {
                 "give the image a plain path with `qemu-img rebase -u`"
             }
-            NamedFor::Parent | NamedFor::Extent | NamedFor::Blob => self.what.rename_hint(),
+            NamedFor::Parent | NamedFor::ParentByIds | NamedFor::Extent | NamedFor::Blob => {
+                self.what.rename_hint()
+            }
         }
     }
 
@@ -131,7 +140,7 @@ impl Request<'_> {
 
     /// Returns the resolved directories below which files may be opened. Missing directories allow
     /// nothing. Directories that the user named precede the image's own directory.
-    fn roots(&self, own_dir: &Path) -> Vec<Root> {
+    pub(super) fn roots(&self, own_dir: &Path) -> Vec<Root> {
         let named = |dir: &PathBuf| (dir.clone(), Reason::Directory);
         let mut dirs: Vec<_> = self.gate.allowed.iter().map(named).collect();
         if self.access == Access::Read {

@@ -14,6 +14,7 @@ use diskfs_vmdk::{Descriptor, ExtentType, Vmdk};
 
 use crate::Format;
 use crate::description::MappedDetails;
+use crate::gate::NamedFor;
 use crate::mapped::StorageRules;
 use crate::mapped::check::CheckedTables;
 use crate::mapped::package;
@@ -45,6 +46,7 @@ enum PendingMap {
 
 /// The parent or backing file of an image, as the image names it.
 pub(crate) struct ParentLink {
+    /// The name; of a VDI both identifiers of the parent, as they are stored.
     pub(crate) name: Vec<u8>,
     pub(crate) format: ParentFormat,
     /// The identifiers of the parent that are accepted; empty if the image stores none.
@@ -60,6 +62,17 @@ pub(crate) enum ParentFormat {
     Fixed(Format),
     /// The image does not say it.
     Unnamed,
+}
+
+impl ParentLink {
+    /// Returns the name for messages.
+    pub(crate) fn shown_name(&self) -> String {
+        match self.format {
+            ParentFormat::Fixed(Format::Vdi) => NamedFor::ParentByIds,
+            _ => NamedFor::Parent,
+        }
+        .shown(&self.name)
+    }
 }
 
 impl MapImage {
@@ -166,10 +179,12 @@ impl MapImage {
 
 fn vdi(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let vdi = Vdi::open(Arc::clone(&file))?;
+    let parent = vdi.parent();
     let details = MappedDetails {
         variant: Some(vdi.image_type().name().to_owned()),
         block_size_bytes: Some(vdi.block_size_bytes()),
         id: Some(vdi.id().to_string()),
+        parent_name: parent.map(|parent| parent.id.to_string()),
         ..MappedDetails::default()
     };
     let asks_for_holes = vdi.image_type() == ImageType::Static;
@@ -178,6 +193,12 @@ fn vdi(file: Arc<dyn BlockRead>) -> Result<MapImage> {
     let mut image = MapImage::new(vdi, file, details);
     image.tables = Some(tables);
     image.rules.asks_for_holes = asks_for_holes;
+    image.parent = parent.map(|parent| ParentLink {
+        name: parent.to_bytes().to_vec(),
+        format: ParentFormat::Fixed(Format::Vdi),
+        ids: vec![parent.id.to_string()],
+        modified: None,
+    });
     Ok(image)
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result};
+use diskfs_vdi::DiskIds;
 
 use super::{ImageState, Opened, Opener, describe, refuse_snapshot};
 use crate::Format;
@@ -68,6 +69,7 @@ impl Opener<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Opened> {
         let named_for = match link.format {
+            ParentFormat::Fixed(Format::Vdi) => NamedFor::ParentByIds,
             ParentFormat::Fixed(format) if format != Format::Raw => NamedFor::Parent,
             ParentFormat::Fixed(_) | ParentFormat::Unnamed => NamedFor::Backing,
         };
@@ -77,7 +79,11 @@ impl Opener<'_> {
             ParentFormat::Unnamed => self.unnamed_format(&link.name, warnings),
         };
         let source = self.source(file, Access::Read)?;
-        if let Some(change) = modification(link, &source) {
+        let change = match named_for {
+            NamedFor::ParentByIds => new_contents(link, &source)?,
+            _ => modification(link, &source),
+        };
+        if let Some(change) = change {
             self.refuse_stale((&source.path, namer.path), &change, STALE_HINT, warnings)?;
         }
         let opened = self.layer(&source, format, ImageState::Current)?;
@@ -164,6 +170,19 @@ fn modification(link: &ParentLink, parent: &Source) -> Option<String> {
     let (then, now) = link.modified.zip(parent.identity)?;
     let latest = then.saturating_add(TIME_LEEWAY_SECONDS);
     (now.seconds > latest).then(|| "it was modified later".to_owned())
+}
+
+/// Describes the change of the parent of a VDI by the identifier of its contents.
+fn new_contents(link: &ParentLink, parent: &Source) -> Result<Option<String>> {
+    let then = DiskIds::from_bytes(&link.name);
+    let now = DiskIds::read(parent.device.as_ref()).map_err(|e| e.in_file(&parent.path))?;
+    let change = then
+        .zip(now)
+        .filter(|(then, now)| then.contents_id != now.contents_id);
+    Ok(change.map(|(then, now)| {
+        let (then, now) = (then.contents_id, now.contents_id);
+        format!("its modification UUID is {now} and was {then}")
+    }))
 }
 
 /// Describes the change of a parent by its identifier, if the image stores it.

@@ -36,8 +36,7 @@ pub(super) fn check(
         Err(error) => return verdict.breaks_by(error),
     };
     if let Some(parent) = &image.parent {
-        let name = String::from_utf8_lossy(&parent.name);
-        let message = format!("the image has a parent: `{}`", name.escape_debug());
+        let message = format!("the image has a parent: `{}`", parent.shown_name());
         verdict.breaks(Rule::BackingFile, message, None);
     }
     match image.map(&[]) {

@@ -36,5 +36,6 @@ mod repair;
 mod resize;
 mod snapshots;
 mod tools;
+mod vdi_parents;
 mod vmdk;
 mod writable;
