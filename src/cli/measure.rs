@@ -25,7 +25,8 @@ use super::show::json as document;
 
 Examples:
   diskfs measure -O qcow2 disk.raw
-  diskfs measure -O qcow2 -o cluster_size=1M --volume p1 disk.qcow2")]
+  diskfs measure -O qcow2 -o cluster_size=1M --volume p1 disk.qcow2
+  diskfs measure -O qcow2 -o encrypt.format=luks disk.raw")]
 pub(super) struct Measure {
     /// The image to measure
     #[arg(value_name = "IMG")]
@@ -45,8 +46,9 @@ pub(super) struct Measure {
 
 pub(super) fn run(args: &Measure, session: &mut Session) -> Result<()> {
     let image = args.image.image_alone("to measure")?;
-    let settings = ImageSettings::of(&args.options)?;
-    settings.refuse_encryption()?;
+    let mut settings = ImageSettings::of(&args.options)?;
+    settings.refuse_objects()?;
+    settings.encrypt_to_measure()?;
     let new = settings.image(args.output_format, || Ok(BackingCheck::Skip))?;
     let disk = args.source.open(&image)?;
     session.print_warnings(&disk);

@@ -189,21 +189,30 @@ pub fn convert_into(
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
-    options.check_sparse()?;
-    if to.size_bytes() < from.size_bytes() {
-        let (needed, there) = (from.size_bytes(), to.size_bytes());
-        let reason = format!("the target is too small: {there} bytes for a disk of {needed}");
-        return Err(Error::invalid(reason));
-    }
     let copy = DeviceCopy {
         from,
         to,
         is_zeroed,
+        is_backed: false,
         sparse_bytes: options.sparse_bytes,
         threads: options.threads(),
     };
+    copy_to_device(copy, options, progress)
+}
+
+fn copy_to_device(
+    copy: DeviceCopy<'_>,
+    options: &ConvertOptions,
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<()> {
+    options.check_sparse()?;
+    let (needed, there) = (copy.from.size_bytes(), copy.to.size_bytes());
+    if there < needed {
+        let reason = format!("the target is too small: {there} bytes for a disk of {needed}");
+        return Err(Error::invalid(reason));
+    }
     copy.run(progress)?;
-    to.flush()
+    copy.to.flush()
 }
 
 impl UnfinishedImage {
@@ -287,9 +296,14 @@ fn by_writing(
              encryption, or a VMDK stream";
         return Err(Error::invalid(reason));
     }
-    if matches!(&options.image, NewImage::Qcow2(image) if image.backing.is_some()) {
-        let reason = "a copy with a backing file has no preallocation, no data file and no \
-             encryption";
+    let backed = match &options.image {
+        NewImage::Qcow2(image) if image.backing.is_some() => Some(image),
+        _ => None,
+    };
+    if backed.is_some_and(|image| image.data_file.is_some())
+        || backed.is_some() && options.preallocation != Preallocation::Off
+    {
+        let reason = "a copy with a backing file has no preallocation and no data file";
         return Err(Error::invalid(reason));
     }
     options.check_sparse()?;
@@ -316,7 +330,17 @@ fn by_writing(
     // Clusters that are allocated and not written decrypt to noise.
     let is_noise =
         options.image.encryption().is_some() && options.preallocation != Preallocation::Off;
-    convert_into(from, image.device().as_ref(), !is_noise, options, progress)?;
+    let device = image.device();
+    let copy = DeviceCopy {
+        from,
+        to: device.as_ref(),
+        is_zeroed: !is_noise && backed.is_none(),
+        is_backed: backed.is_some(),
+        sparse_bytes: options.sparse_bytes,
+        threads: options.threads(),
+    };
+    copy_to_device(copy, options, progress)?;
+    drop(device);
     image.close()?;
     Ok(new)
 }

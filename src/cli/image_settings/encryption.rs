@@ -107,7 +107,7 @@ impl Encryption {
             uuid: random::uuid()?.to_string(),
             ..Luks1Options::default()
         };
-        Ok(options.timed(self.time()?)?)
+        Ok(options)
     }
 
     /// Returns the name of the cipher, and the number of bits of its key.
@@ -170,14 +170,17 @@ impl ImageSettings {
         self.encryption.time()
     }
 
-    /// Refuses options of the encryption, for a command that makes no image.
-    pub(in super::super) fn refuse_encryption(&self) -> Result<()> {
-        if !self.is_encrypted() {
-            return Ok(());
+    /// Encrypts an image that is only measured, if an option of the encryption is given: with a key
+    /// that costs nothing, because the size does not depend on it.
+    ///
+    /// # Errors
+    /// As for [`encrypt`](Self::encrypt).
+    pub(in super::super) fn encrypt_to_measure(&mut self) -> Result<()> {
+        if self.is_encrypted() {
+            let options = self.encryption.options()?;
+            self.encrypt_by(&options, &Secret::new(b"measured".to_vec()))?;
         }
-        let reason = "measuring encrypted images is not supported";
-        let error = Error::new(ErrorKind::Unsupported, reason);
-        Err(error.with_hint("measure without encryption, and add 2 MiB for the LUKS header"))
+        Ok(())
     }
 
     /// Encrypts the new image with a passphrase. Deriving the key takes as long as trying a
@@ -186,10 +189,28 @@ impl ImageSettings {
     /// # Errors
     /// `Invalid` and `Unsupported` for the options; those of the host's random numbers.
     pub(in super::super) fn encrypt(&mut self, passphrase: &Secret) -> Result<()> {
+        let options = self.encryption.options()?.timed(self.iter_time()?)?;
+        self.encrypt_by(&options, passphrase)
+    }
+
+    fn encrypt_by(&mut self, options: &Luks1Options, passphrase: &Secret) -> Result<()> {
         let mut random = |buf: &mut [u8]| Ok(random::fill(buf)?);
-        let new = self.encryption.options()?.create(passphrase, &mut random)?;
+        let new = options.create(passphrase, &mut random)?;
         self.encryption.made = Some(new_encryption(new));
         Ok(())
+    }
+
+    /// Refuses a key that is an object of QEMU.
+    ///
+    /// # Errors
+    /// `Invalid` for the option `encrypt.key-secret`.
+    pub(in super::super) fn refuse_objects(&self) -> Result<()> {
+        if self.encryption_option("key-secret").is_none() {
+            return Ok(());
+        }
+        let reason = "option encrypt.key-secret: diskfs has no objects";
+        let error = Error::new(ErrorKind::Invalid, reason);
+        Err(error.with_hint("give --encrypt ask or --encrypt file:FILE"))
     }
 
     /// Encrypts the new image if a passphrase is given; otherwise no option of the encryption may
@@ -202,11 +223,7 @@ impl ImageSettings {
         passphrase: Option<&Secret>,
         format: Format,
     ) -> Result<()> {
-        if self.encryption_option("key-secret").is_some() {
-            let reason = "option encrypt.key-secret: diskfs has no objects";
-            let error = Error::new(ErrorKind::Invalid, reason);
-            return Err(error.with_hint("give --encrypt ask or --encrypt file:FILE"));
-        }
+        self.refuse_objects()?;
         match passphrase {
             Some(passphrase) if matches!(format, Format::Raw | Format::Qcow2) => {
                 self.encrypt(passphrase)

@@ -12,9 +12,9 @@ use diskfs::image::Bitmap;
 use diskfs::image::convert::{Measured, measure};
 use diskfs::image::create::{BackingCheck, NewImage, Preallocation};
 
-use super::arguments::{OpenArgs, OutputForm, Source, format_of, only, size};
-use super::create::settings_of;
+use super::arguments::{OpenArgs, OutputForm, Source, only, size};
 use super::failure::{Failure, Result};
+use super::new_format::NewFormat;
 use super::runner::confined;
 use super::specific::write_json;
 
@@ -62,9 +62,12 @@ pub(super) struct Measure {
 
 impl Measure {
     pub(super) fn run(&self) -> Result<u8> {
-        let format = format_of(&self.output_format)?;
-        let settings = settings_of(&self.options)?;
-        settings.refuse_encryption()?;
+        let new = NewFormat::parse(&self.output_format)?;
+        let format = new.contents;
+        let mut settings = new.settings(&self.options)?;
+        let secrets = self.open.secrets()?;
+        new.secret(&settings, &secrets).map_err(Failure::new)?;
+        settings.encrypt_to_measure()?;
         let new = settings.image(format, || Ok(BackingCheck::Skip))?;
         let (mut measured, bitmaps) = match (&self.size, self.names.as_slice()) {
             (Some(_), [_, ..]) => {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use diskfs::luks::Secret;
 use diskfs::{Error, ErrorKind, Format};
 
 use super::arguments::format_of;
@@ -79,24 +80,36 @@ impl NewFormat {
         secrets: &Secrets,
         path: &Path,
     ) -> Result<()> {
-        if !self.is_luks && !settings.is_encrypted() {
+        let secret = self.secret(settings, secrets);
+        let failed = |reason: String| Failure::new(format!("{}: {reason}", path.display()));
+        let Some(secret) = secret.map_err(failed)? else {
             return Ok(());
-        }
-        let failed = |reason: &str| Failure::new(format!("{}: {reason}", path.display()));
-        let prefix = if self.is_luks { "" } else { "encrypt." };
-        if !self.is_luks && settings.encryption_option("format").is_none() {
-            return Err(failed("Parameter 'encrypt.format' is missing"));
-        }
-        let id = settings.encryption_option("key-secret").ok_or_else(|| {
-            failed(&format!(
-                "Parameter '{prefix}key-secret' is required for cipher"
-            ))
-        })?;
-        let secret = secrets
-            .find(id)
-            .ok_or_else(|| failed(&format!("No secret with id '{id}'")))?;
+        };
         let encrypted = settings.encrypt(secret);
         encrypted.map_err(|error| Failure::at(&path.to_string_lossy(), error))
+    }
+
+    /// Returns the secret that the options of the new image name, or the message if it is missing;
+    /// `None` if the image is not encrypted.
+    pub(super) fn secret<'a>(
+        self,
+        settings: &ImageSettings,
+        secrets: &'a Secrets,
+    ) -> std::result::Result<Option<&'a Secret>, String> {
+        if !self.is_luks && !settings.is_encrypted() {
+            return Ok(None);
+        }
+        let prefix = if self.is_luks { "" } else { "encrypt." };
+        if !self.is_luks && settings.encryption_option("format").is_none() {
+            return Err("Parameter 'encrypt.format' is missing".to_owned());
+        }
+        let id = settings
+            .encryption_option("key-secret")
+            .ok_or_else(|| format!("Parameter '{prefix}key-secret' is required for cipher"))?;
+        let secret = secrets.find(id);
+        secret
+            .map(Some)
+            .ok_or_else(|| format!("No secret with id '{id}'"))
     }
 }
 

@@ -75,6 +75,19 @@ code map e.qcow2
 json measure --output=json S -O qcow2 O Q
 json measure --output=json S -O raw O L
 code measure -O raw e.qcow2
+json measure --output=json S -O luks -o key-secret=s --size 4M
+json measure --output=json S -O luks -o key-secret=s,cipher-alg=aes-128,cipher-mode=cbc,preallocation=full plain.raw
+text measure S -O luks -o key-secret=s plain.raw
+json measure --output=json S O -O luks -o key-secret=s Q
+code measure -O luks --size 4M
+code measure -O luks -o key-secret=s --size 4M
+code measure S -O luks -o key-secret=s,foo=1 --size 4M
+json measure --output=json S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s --size 1G
+json measure --output=json S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.cipher-alg=twofish-128,encrypt.cipher-mode=cbc,cluster_size=4k --size 1G
+json measure --output=json S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,preallocation=full plain.raw
+json measure --output=json S O -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s L
+code measure -O qcow2 -o encrypt.format=luks --size 4M
+code measure S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=t --size 4M
 json check --output=json S O Q
 code check l.luks
 text dd S O if=Q of=d.raw bs=64k
@@ -109,6 +122,14 @@ text convert -n S -f raw --target-image-opts plain.raw driver=qcow2,encrypt.key-
 text convert -n S -f raw --target-image-opts plain.raw driver=qcow2,encrypt.key-secret=s,file.filename=full.qcow2
 text convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s over.raw
 text compare over.raw plain.raw
+text convert -f raw -O qcow2 plain.raw base.qcow2
+text convert -f raw -O qcow2 -B base.qcow2 -F qcow2 seed.raw top.qcow2
+text create -f qcow2 -b base.qcow2 -F qcow2 empty.qcow2
+text convert S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 -B base.qcow2 -F qcow2 top.qcow2 child.qcow2
+text compare S O driver=qcow2,encrypt.key-secret=s,file.filename=child.qcow2 driver=raw,file.filename=seed.raw
+text convert S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 -B base.qcow2 -F qcow2 empty.qcow2 none.qcow2
+text compare S O driver=qcow2,encrypt.key-secret=s,file.filename=none.qcow2 driver=raw,file.filename=plain.raw
+code convert S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,preallocation=full -B base.qcow2 -F qcow2 top.qcow2 no.qcow2
 code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=t no.raw
 code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.backing.encrypt.key-secret=s no.raw
 code convert --object secret,id=s,data=wrong O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s no.raw
@@ -177,13 +198,14 @@ code amend S N O -o encrypt.format=luks Q
 ";
 
 /// Images that the calls made, each with the contents of `plain.raw`.
-const MADE: [&str; 6] = [
+const MADE: [&str; 7] = [
     "driver=luks,key-secret=s,file.filename=made.luks",
     "driver=qcow2,encrypt.key-secret=s,file.filename=made.qcow2",
     "driver=luks,key-secret=s,file.filename=new.luks",
     "driver=luks,key-secret=s,file.filename=newcbc.luks",
     "driver=qcow2,encrypt.key-secret=s,file.filename=new.qcow2",
     "driver=qcow2,encrypt.key-secret=s,file.filename=full.qcow2",
+    "driver=qcow2,encrypt.key-secret=s,file.filename=none.qcow2",
 ];
 
 /// Makes the images once, so that both programs see the same keys and identifiers.
@@ -308,6 +330,11 @@ fn encrypted_images_have_the_same_answers() {
     let (first, second) = (theirs.directory.clone(), ours.directory.clone());
     for name in ["no.raw", "no.qcow2", "no.luks"] {
         assert!(!second.join(name).exists(), "{name}");
+    }
+    // What the backing file has is not copied: the image has little more than its LUKS header.
+    for directory in [&first, &second] {
+        let len = fs::metadata(directory.join("none.qcow2")).unwrap().len();
+        assert!(len < 3 << 20, "{len}");
     }
     let images = [(&theirs.program, &second), (&ours.program, &first)];
     for (program, directory) in images {

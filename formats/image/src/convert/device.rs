@@ -20,6 +20,9 @@ pub(super) struct DeviceCopy<'a> {
     pub(super) to: &'a dyn BlockWrite,
     /// True if the target reads as zeroes, so that zeroes need not be written.
     pub(super) is_zeroed: bool,
+    /// True if the target has a backing file with everything that the top image of the source does
+    /// not store.
+    pub(super) is_backed: bool,
     /// The granularity at which zeroes are found, a power of two; `None` to write everything.
     pub(super) sparse_bytes: Option<u64>,
     pub(super) threads: NonZeroUsize,
@@ -28,6 +31,7 @@ pub(super) struct DeviceCopy<'a> {
 impl DeviceCopy<'_> {
     pub(super) fn run(self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<()> {
         let skipped = match (self.is_zeroed, self.sparse_bytes) {
+            _ if self.is_backed => Skipped::Backed,
             (true, Some(_)) => Skipped::Zeroes,
             _ => Skipped::None,
         };

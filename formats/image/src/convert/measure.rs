@@ -18,7 +18,7 @@ pub struct Measured {
 /// zeroes in its data count as data. The numbers are those of `qemu-img measure`.
 ///
 /// # Errors
-/// `Invalid` for options that cannot be combined; `Unsupported` for a format other than raw and
+/// `Invalid` for options that cannot be combined; `Unsupported` for a format other than raw, LUKS and
 /// qcow2; the errors of reading tables.
 pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
     let image = match image {
@@ -28,6 +28,15 @@ pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
             return Ok(Measured {
                 required_bytes: size_bytes,
                 fully_allocated_bytes: size_bytes,
+            });
+        }
+        NewImage::Luks(encryption) => {
+            let size_bytes = whole_sectors(from.size_bytes())?;
+            let file_bytes = size_bytes.checked_add(encryption.len_bytes());
+            let file_bytes = file_bytes.ok_or_else(too_large)?;
+            return Ok(Measured {
+                required_bytes: file_bytes,
+                fully_allocated_bytes: file_bytes,
             });
         }
         other => {
@@ -51,5 +60,9 @@ pub fn measure(from: &dyn BlockRead, image: &NewImage) -> Result<Measured> {
 
 fn in_clusters(len_bytes: u64, image: &NewQcow2) -> Result<u64> {
     let rounded = len_bytes.checked_next_multiple_of(image.cluster_size_bytes);
-    rounded.ok_or_else(|| Error::invalid("the disk is too large"))
+    rounded.ok_or_else(too_large)
+}
+
+fn too_large() -> Error {
+    Error::invalid("the disk is too large")
 }
