@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use diskfs_fixtures::{pattern, require, run};
+use diskfs_fixtures::{Tmpfs, pattern, require, run};
 use serde_json::json;
 
 use crate::{DISKFS, diskfs_in};
@@ -376,4 +376,50 @@ fn images_without_changeable_keys_are_refused() {
     assert_eq!(code, 6, "{message}");
     drop(held);
     run(&remove).bytes();
+}
+
+/// The host has no room for the key material: the old key still opens the volume.
+#[test]
+fn a_key_without_room_changes_nothing() {
+    if require("cryptsetup").is_none() || require("fallocate").is_none() {
+        return;
+    }
+    let Some(tmpfs) = Tmpfs::new("8M") else {
+        return;
+    };
+    let dir = tmpfs.path();
+    for name in ["first", "second"] {
+        std::fs::write(dir.join(name), name).unwrap();
+    }
+    let quick = ["-o", "encrypt.iter-time=10", "disk.luks"];
+    let create = ["create", "-f", "raw", "--encrypt", "file:first"];
+    diskfs_in(dir, &[&create[..], &quick, &["1M"]].concat()).bytes();
+    let path = dir.join("disk.luks");
+    let path = path.to_str().unwrap();
+    // The area of key slot 1 becomes a hole.
+    run("fallocate", ["-p", "-o", "262144", "-l", "258048", path]).unwrap();
+    let add = [
+        "amend",
+        "--key",
+        "all:file:first",
+        "--key-add",
+        "file:second",
+    ];
+    let add = [&add[..], &quick].concat();
+    for but_bytes in [0, 64 << 10] {
+        tmpfs.fill(but_bytes);
+        let (code, message) = diskfs_in(dir, &add).failure();
+        assert_eq!(code, 1, "{message}");
+        assert!(message.contains("no space left on the host"), "{message}");
+        tmpfs.free();
+        let dump = run("cryptsetup", ["luksDump", path]).unwrap();
+        assert_eq!(dump.matches("ENABLED").count(), 1, "{dump}");
+        let open = ["open", "--test-passphrase", "--key-file"];
+        let key = dir.join("first");
+        let open = [&open[..], &[key.to_str().unwrap(), path]].concat();
+        run("cryptsetup", open).unwrap();
+    }
+    diskfs_in(dir, &add).bytes();
+    let dump = run("cryptsetup", ["luksDump", path]).unwrap();
+    assert_eq!(dump.matches("ENABLED").count(), 2, "{dump}");
 }
