@@ -35,7 +35,7 @@ const ESP_OFFSET_BYTES: u64 = MIB;
 const ESP_BYTES: u64 = 64 * MIB;
 
 /// The offset of the root, or of the group that contains it.
-const ROOT_OFFSET_BYTES: u64 = ESP_OFFSET_BYTES + ESP_BYTES;
+pub(crate) const ROOT_OFFSET_BYTES: u64 = ESP_OFFSET_BYTES + ESP_BYTES;
 
 /// The size of the root, which leaves the last 33 sectors to the GPT, and space for LVM's metadata.
 const ROOT_BYTES: u64 = DISK_BYTES - ROOT_OFFSET_BYTES - 16 * MIB;

@@ -62,6 +62,15 @@ struct Printed {
 impl Machine {
     /// Starts a machine with these disks, with its files in `work`.
     pub(crate) fn start(disks: &[&Path], work: &Path, start: Start<'_>) -> Result<Self> {
+        let drives: Vec<String> = disks
+            .iter()
+            .map(|disk| drive(disk, "if=virtio,format=qcow2"))
+            .collect();
+        Self::with_drives(&drives, work, start)
+    }
+
+    /// Starts a machine with these drives, as QEMU's option `-drive` has them.
+    pub(crate) fn with_drives(drives: &[String], work: &Path, start: Start<'_>) -> Result<Self> {
         let ssh_port = free_port()?;
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args("-accel tcg -machine q35 -cpu max -smp 1 -m 512".split(' '))
@@ -70,8 +79,8 @@ impl Machine {
             // The machine reaches only this host, and only through this port.
             .args(["-netdev".to_owned(), netdev(ssh_port)])
             .args(["-device", &format!("virtio-net-pci,netdev=net,mac={MAC}")]);
-        for disk in disks {
-            qemu.args(["-drive", &drive(disk, "if=virtio,format=qcow2")]);
+        for drive in drives {
+            qemu.args(["-drive", drive]);
         }
         match start {
             Start::Kernel { root } => {

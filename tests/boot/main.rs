@@ -5,6 +5,7 @@
 //! and checks every setting from inside. It takes some minutes, and needs root and the emulator.
 
 mod built;
+mod exported;
 mod images;
 mod machine;
 mod questions;
@@ -110,12 +111,18 @@ impl Guest {
         Ok(())
     }
 
+    /// Copies the kernel and its initramfs to the work directory.
+    fn take_out_kernel(&self) -> Result<()> {
+        for name in ["vmlinuz", "initrd.img"] {
+            let bytes = self.diskfs(&["cat", &format!("guest.qcow2:/{name}")])?;
+            fs::write(self.at(name), bytes)?;
+        }
+        Ok(())
+    }
+
     fn start(&self, start: Start<'_>) -> Result<Machine> {
         if let Start::Kernel { .. } = start {
-            for name in ["vmlinuz", "initrd.img"] {
-                let bytes = self.diskfs(&["cat", &format!("guest.qcow2:/{name}")])?;
-                fs::write(self.at(name), bytes)?;
-            }
+            self.take_out_kernel()?;
         }
         Machine::start(&[&self.image()], self.work.path(), start)
     }
