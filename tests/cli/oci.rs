@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use diskfs_fixtures::{TempImage, Tmpfs, have, image};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{diskfs, diskfs_in, diskfs_with};
 
 /// Runs a program in the directory and returns its output.
-fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
+pub(crate) fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
     let mut command = Command::new(program);
     let done = command.args(words).current_dir(directory).output().unwrap();
     assert!(done.status.success(), "{program} {words:?}: {done:?}");
@@ -19,9 +19,27 @@ fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
 }
 
 /// Builds an image with the disk `demo.qcow2`.
-fn build(demo: &TempImage, target: &str, options: &[&str]) {
+pub(crate) fn build(demo: &TempImage, target: &str, options: &[&str]) {
     let words = ["oci", "build", "demo.qcow2", "-o", target];
     diskfs(demo, &[&words[..], options].concat()).bytes();
+}
+
+/// Makes the layout `u` with the image `v`, in which umoci stores this file in `/disk`.
+pub(crate) fn insert(directory: &Path, file: &str) {
+    let target = format!("/disk/{file}");
+    let insert = ["insert", "--rootless", "--image", "u:v", file, &target];
+    let layout = ["init", "--layout", "u"];
+    for words in [&layout[..], &["new", "--image", "u:v"], &insert] {
+        run(directory, "umoci", words);
+    }
+}
+
+/// Returns the file of a layout's largest blob, which is that of a disk.
+pub(crate) fn largest_blob(layout: &Path) -> PathBuf {
+    let blobs = fs::read_dir(layout.join("blobs/sha256")).unwrap();
+    let blobs = blobs.map(|blob| blob.unwrap().path());
+    let blob = blobs.max_by_key(|blob| blob.metadata().unwrap().len());
+    blob.expect("the layout has blobs")
 }
 
 /// Returns the paths and contents of all files below a directory.
@@ -171,16 +189,7 @@ fn disks_are_read_out_of_images_of_other_programs() {
     }
     let demo = image("demo.qcow2");
     let at = demo.directory();
-    run(at, "umoci", &["init", "--layout", "u"]);
-    run(at, "umoci", &["new", "--image", "u:v"]);
-    let insert = |file: &str, path: &str| {
-        run(
-            at,
-            "umoci",
-            &["insert", "--rootless", "--image", "u:v", file, path],
-        );
-    };
-    insert("demo.qcow2", "/disk/demo.qcow2");
+    insert(at, "demo.qcow2");
     let cat = |name: &str| diskfs(&demo, &["cat", &format!("{name}:/etc/hostname")]);
     let spooled = cat("oci-layout:u:v");
     assert_eq!(spooled.output.stdout, b"demo\n");
@@ -191,7 +200,9 @@ fn disks_are_read_out_of_images_of_other_programs() {
     assert_eq!(cat("oci-archive:u.tar").output.stdout, b"demo\n");
     assert_eq!(cat("oci-layout:z:w").output.stdout, b"demo\n");
     // A second disk in another layer, and the first one removed by a whiteout.
-    insert("demo.qcow2", "/disk/second.qcow2");
+    let words = ["insert", "--rootless", "--image", "u:v"];
+    let second = ["demo.qcow2", "/disk/second.qcow2"];
+    run(at, "umoci", &[&words[..], &second].concat());
     let (code, error) = cat("oci-layout:u:v").failure();
     assert_eq!(code, 2);
     assert!(
@@ -200,15 +211,8 @@ fn disks_are_read_out_of_images_of_other_programs() {
     );
     let second = cat("oci-layout:u:v#/disk/second.qcow2");
     assert_eq!(second.output.stdout, b"demo\n");
-    let whiteout = [
-        "insert",
-        "--rootless",
-        "--image",
-        "u:v",
-        "--whiteout",
-        "/disk/demo.qcow2",
-    ];
-    run(at, "umoci", &whiteout);
+    let whiteout = ["--whiteout", "/disk/demo.qcow2"];
+    run(at, "umoci", &[&words[..], &whiteout].concat());
     assert_eq!(cat("oci-layout:u:v").output.stdout, b"demo\n");
     let (code, error) = cat("oci-layout:u:x").failure();
     assert_eq!(code, 3);
@@ -431,13 +435,7 @@ fn layouts_do_not_lead_out_of_their_directory() {
     let demo = image("demo.qcow2");
     let at = demo.directory();
     build(&demo, "layout", &["--compress", "none"]);
-    let blobs = at.join("layout/blobs/sha256");
-    let largest = fs::read_dir(&blobs)
-        .unwrap()
-        .map(|blob| blob.unwrap().path());
-    let layer = largest
-        .max_by_key(|blob| blob.metadata().unwrap().len())
-        .unwrap();
+    let layer = largest_blob(&at.join("layout"));
     // A blob that is a link to a file outside.
     fs::rename(&layer, at.join("outside")).unwrap();
     symlink("../../../outside", &layer).unwrap();
@@ -453,12 +451,7 @@ fn layouts_do_not_lead_out_of_their_directory() {
         "layout",
         &["--compress", "none", "--path", "/disk/evil.qcow2"],
     );
-    let blobs = fs::read_dir(&blobs)
-        .unwrap()
-        .map(|blob| blob.unwrap().path());
-    let layer = blobs
-        .max_by_key(|blob| blob.metadata().unwrap().len())
-        .unwrap();
+    let layer = largest_blob(&at.join("layout"));
     let mut bytes = fs::read(&layer).unwrap();
     let name = b"/etc/passwd";
     let header = &mut bytes[1024..];

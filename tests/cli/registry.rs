@@ -3,121 +3,139 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use diskfs_fixtures::{ImageRegistry, TcpServer, TempImage, free_port, have, image, pattern};
 use serde_json::Value;
 
-use crate::{diskfs_in, diskfs_with};
+use crate::oci::{build, insert, largest_blob, run};
+use crate::{Run, diskfs_in, diskfs_with};
 
-/// Runs a program in the directory.
-fn run(directory: &Path, program: &str, words: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    command.args(words).current_dir(directory).output().unwrap()
+/// A registry, and a directory with the image `demo.qcow2` from which it gets images.
+struct Repository {
+    demo: TempImage,
+    registry: ImageRegistry,
 }
 
-/// Runs skopeo in the directory, and returns its output.
-fn skopeo(directory: &Path, words: &[&str]) -> Vec<u8> {
-    let done = run(directory, "skopeo", words);
-    assert!(done.status.success(), "{words:?}: {done:?}");
-    done.stdout
-}
+impl Repository {
+    /// Starts a registry; `None`, with a message, if it or one of these programs is missing.
+    fn start(programs: &[&str]) -> Option<Self> {
+        Self::start_with(programs, |_| String::new())
+    }
 
-fn build(demo: &TempImage, target: &str, options: &[&str]) {
-    let words = ["oci", "build", "demo.qcow2", "-o", target];
-    diskfs_in(demo.directory(), &[&words[..], options].concat()).bytes();
-}
+    /// Starts a registry with the lines of its configuration that `lines` returns for the directory.
+    fn start_with(programs: &[&str], lines: impl FnOnce(&Path) -> String) -> Option<Self> {
+        if !have(&["docker-registry"]) || !have(programs) {
+            return None;
+        }
+        let demo = image("demo.qcow2");
+        let lines = lines(demo.directory());
+        let registry = ImageRegistry::start(demo.directory(), &lines);
+        Some(Self { demo, registry })
+    }
 
-fn digest(directory: &Path, image: &str) -> String {
-    let words = ["inspect", "--tls-verify=false", image];
-    let inspected: Value = serde_json::from_slice(&skopeo(directory, &words)).unwrap();
-    inspected["Digest"].as_str().unwrap().to_owned()
+    fn at(&self) -> &Path {
+        self.demo.directory()
+    }
+
+    /// Returns the address of an image for diskfs.
+    fn uri(&self, image: &str) -> String {
+        format!("oci://{}/{image}", self.registry.host)
+    }
+
+    /// Returns the address of an image for skopeo.
+    fn docker(&self, image: &str) -> String {
+        format!("docker://{}/{image}", self.registry.host)
+    }
+
+    /// Runs diskfs in the directory.
+    fn diskfs(&self, words: &[&str]) -> Run {
+        diskfs_in(self.at(), words)
+    }
+
+    /// Returns the digest of an image, as skopeo finds it.
+    fn digest(&self, image: &str) -> String {
+        let words = ["inspect", "--tls-verify=false", &self.docker(image)];
+        let inspected: Value = serde_json::from_slice(&run(self.at(), "skopeo", &words)).unwrap();
+        inspected["Digest"].as_str().unwrap().to_owned()
+    }
 }
 
 #[test]
 fn pushed_images_are_read_by_us_and_by_skopeo() {
-    if !have(&["docker-registry", "skopeo"]) {
+    let Some(repository) = Repository::start(&["skopeo"]) else {
         return;
-    }
-    let demo = image("demo.qcow2");
-    let at = demo.directory();
-    let registry = ImageRegistry::start(at, "");
-    let host = &registry.host;
+    };
+    let demo = &repository.demo;
     for compress in ["zstd", "gzip", "none"] {
         let (layout, archive) = (compress.to_owned(), format!("{compress}.tar"));
-        build(&demo, &layout, &["--compress", compress, "--tag", "41"]);
-        build(&demo, &archive, &["--compress", compress, "--tag", "41"]);
-        let uri = format!("oci://{host}/disks/{compress}:41");
-        let push = |from: &str| diskfs_in(at, &["oci", "push", from, &uri, "--json"]).json();
+        build(demo, &layout, &["--compress", compress, "--tag", "41"]);
+        build(demo, &archive, &["--compress", compress, "--tag", "41"]);
+        let name = format!("disks/{compress}:41");
+        let (uri, docker) = (repository.uri(&name), repository.docker(&name));
+        let push = |from: &str| {
+            repository
+                .diskfs(&["oci", "push", from, &uri, "--json"])
+                .json()
+        };
         let first = push(&layout);
         assert_eq!(first["present_bytes"], 0, "{first}");
         // Nothing is uploaded twice.
         let second = push(&format!("oci-archive:{archive}:41"));
         assert_eq!(second["uploaded_bytes"], 0, "{second}");
         assert_eq!(second["present_bytes"], first["uploaded_bytes"]);
-        let docker = format!("docker://{host}/disks/{compress}:41");
-        let found = digest(at, &docker);
+        let found = repository.digest(&name);
         assert_eq!(found, first["manifest_digest"].as_str().unwrap());
         let back = format!("oci:{compress}-back:41");
-        skopeo(
-            at,
-            &["copy", "-q", "--src-tls-verify=false", &docker, &back],
-        );
+        let words = ["copy", "-q", "--src-tls-verify=false", &docker, &back];
+        run(repository.at(), "skopeo", &words);
         for name in [
             uri.clone(),
-            format!("oci://{host}/disks/{compress}@{found}"),
+            repository.uri(&format!("disks/{compress}@{found}")),
             format!("{uri}#/disk/demo.qcow2"),
             format!("oci-layout:{compress}-back"),
         ] {
-            let cat = diskfs_in(at, &["cat", &format!("{name}:/etc/hostname")]);
+            let cat = repository.diskfs(&["cat", &format!("{name}:/etc/hostname")]);
             // skopeo compresses layers that were not.
             assert_eq!(cat.output.stdout, b"demo\n", "{name}: {}", cat.stderr());
         }
-        diskfs_in(at, &["compare", "demo.qcow2", &uri]).text();
-        diskfs_in(at, &["--no-sandbox", "compare", "demo.qcow2", &uri]).text();
-        let info = diskfs_in(at, &["info", "--json", &uri]).json();
+        let compare = ["--no-sandbox", "compare", "demo.qcow2", &uri];
+        repository.diskfs(&compare[1..]).text();
+        repository.diskfs(&compare).text();
+        let info = repository.diskfs(&["info", "--json", &uri]).json();
         assert_eq!(info["image"]["path"], uri.as_str(), "{info}");
         assert_eq!(info["image"]["format"], "qcow2");
     }
-    let uri = format!("oci://{host}/disks/gzip:41");
+    let uri = repository.uri("disks/gzip:41");
     let copied = ["qemu-img", "convert", "-O", "raw", &uri, "copy.raw"];
-    diskfs_in(at, &copied).text();
-    diskfs_in(at, &["compare", "demo.qcow2", "copy.raw"]).text();
+    repository.diskfs(&copied).text();
+    let compare = ["compare", "demo.qcow2", "copy.raw"];
+    repository.diskfs(&compare).text();
+    let inspect = |image: &str| repository.diskfs(&["inspect", "--json", image]).json();
+    assert_eq!(inspect(&uri), inspect("demo.qcow2"));
 }
 
 #[test]
 fn only_parts_of_a_layer_with_a_seek_table_are_read() {
-    if !have(&["docker-registry", "nginx"]) {
+    let Some(repository) = Repository::start(&["nginx"]) else {
         return;
-    }
-    let demo = image("demo.qcow2");
-    let at = demo.directory();
+    };
+    let at = repository.at();
     // A disk of 64 MiB with a system, and as much again that doesn't compress.
-    diskfs_in(at, &["convert", "demo.qcow2", "demo.raw"]).bytes();
+    let convert = ["convert", "demo.qcow2", "demo.raw"];
+    repository.diskfs(&convert).bytes();
     let mut disk = fs::File::options().append(true).open(at.join("demo.raw"));
     let noise = pattern("noise", 64 << 20);
     disk.as_mut().unwrap().write_all(&noise).unwrap();
-    let words = [
-        "oci",
-        "build",
-        "demo.raw",
-        "-o",
-        "web",
-        "--compress",
-        "zstd",
-    ];
-    diskfs_in(at, &words).bytes();
-    let registry = ImageRegistry::start(at, "");
-    let uri = format!("oci://{}/web", registry.host);
-    diskfs_in(at, &["oci", "push", "web", &uri]).text();
-    let port = free_port();
-    let lines = format!(
-        "listen 127.0.0.1:{port}; location / {{ proxy_pass http://{}; }}",
-        registry.host
-    );
+    let words = "oci build demo.raw -o web --compress zstd";
+    let words: Vec<_> = words.split(' ').collect();
+    repository.diskfs(&words).bytes();
+    let push = ["oci", "push", "web", &repository.uri("web")];
+    repository.diskfs(&push).text();
+    let (port, host) = (free_port(), &repository.registry.host);
+    let lines = format!("listen 127.0.0.1:{port}; location / {{ proxy_pass http://{host}; }}");
     let _proxy = TcpServer::nginx(at, at, port, &lines);
     let uri = format!("oci://127.0.0.1:{port}/web");
-    let cat = diskfs_in(at, &["cat", &format!("{uri}#/disk/demo.raw:/etc/hostname")]);
+    let cat = repository.diskfs(&["cat", &format!("{uri}#/disk/demo.raw:/etc/hostname")]);
     // A warning says that the disk is larger than its partition table.
     assert_eq!(cat.output.stdout, b"demo\n", "{}", cat.stderr());
     // `... "GET /v2/... HTTP/1.1" 206 BYTES ...`
@@ -135,80 +153,53 @@ fn only_parts_of_a_layer_with_a_seek_table_are_read() {
 
 #[test]
 fn images_of_skopeo_are_read() {
-    if !have(&["docker-registry", "skopeo", "umoci"]) {
+    let Some(repository) = Repository::start(&["skopeo", "umoci"]) else {
         return;
-    }
-    let demo = image("demo.qcow2");
-    let at = demo.directory();
-    let registry = ImageRegistry::start(at, "");
-    let host = &registry.host;
-    let umoci = |words: &[&str]| {
-        let done = run(at, "umoci", words);
-        assert!(done.status.success(), "{done:?}");
     };
-    umoci(&["init", "--layout", "u"]);
-    umoci(&["new", "--image", "u:v"]);
-    let insert = ["insert", "--rootless", "--image", "u:v", "demo.qcow2"];
-    umoci(&[&insert[..], &["/disk/demo.qcow2"]].concat());
-    for (format, name) in [("oci", "o"), ("v2s2", "d")] {
-        let to = format!("docker://{host}/{name}:v");
+    let at = repository.at();
+    insert(at, "demo.qcow2");
+    for (format, name) in [("oci", "o:v"), ("v2s2", "d:v")] {
         let words = ["copy", "-q", "--dest-tls-verify=false", "--format", format];
-        skopeo(at, &[&words[..], &["oci:u:v", &to]].concat());
-        let cat = diskfs_in(
-            at,
-            &["cat", &format!("oci://{host}/{name}:v:/etc/hostname")],
-        );
+        let to = repository.docker(name);
+        run(at, "skopeo", &[&words[..], &["oci:u:v", &to]].concat());
+        let file = repository.uri(name) + ":/etc/hostname";
+        let cat = repository.diskfs(&["cat", &file]);
         assert_eq!(cat.output.stdout, b"demo\n", "{}", cat.stderr());
     }
     // A layer that is read as a whole is verified: here only the time in the header of gzip is
     // another one.
-    let blobs = at.join("u/blobs/sha256");
-    let files = fs::read_dir(&blobs)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let layer = files
-        .max_by_key(|file| file.metadata().unwrap().len())
-        .unwrap();
+    let layer = largest_blob(&at.join("u"));
     let mut bytes = fs::read(&layer).unwrap();
     assert_eq!(bytes[..2], [0x1f, 0x8b]);
     bytes[5] ^= 1;
     fs::write(&layer, bytes).unwrap();
-    let (code, error) = diskfs_in(at, &["ls", "oci-layout:u:v:/"]).failure();
+    let (code, error) = repository.diskfs(&["ls", "oci-layout:u:v:/"]).failure();
     assert_eq!(code, 5, "{error}");
     assert!(error.contains("wrong digest of the layer"), "{error}");
 }
 
 #[test]
 fn a_failed_push_leaves_the_tag() {
-    if !have(&["docker-registry", "skopeo"]) {
+    let Some(repository) = Repository::start(&["skopeo"]) else {
         return;
-    }
-    let demo = image("demo.qcow2");
-    let at = demo.directory();
-    let registry = ImageRegistry::start(at, "");
-    let host = &registry.host;
-    build(&demo, "good", &[]);
-    build(&demo, "bad", &["--compress", "none", "--label", "a=b"]);
-    let uri = format!("oci://{host}/web");
-    diskfs_in(at, &["oci", "push", "good", &uri]).text();
-    let before = digest(at, &format!("docker://{host}/web:latest"));
-    let blobs = at.join("bad/blobs/sha256");
-    let files = fs::read_dir(&blobs)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let layer = files
-        .max_by_key(|file| file.metadata().unwrap().len())
-        .unwrap();
+    };
+    let (demo, host) = (&repository.demo, &repository.registry.host);
+    build(demo, "good", &[]);
+    build(demo, "bad", &["--compress", "none", "--label", "a=b"]);
+    let uri = repository.uri("web");
+    repository.diskfs(&["oci", "push", "good", &uri]).text();
+    let before = repository.digest("web:latest");
+    let layer = largest_blob(&demo.directory().join("bad"));
     let mut bytes = fs::read(&layer).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&layer, bytes).unwrap();
     for options in [&[][..], &["--no-sandbox"]] {
         let words = [options, &["oci", "push", "bad", &uri]].concat();
-        let (code, error) = diskfs_in(at, &words).failure();
+        let (code, error) = repository.diskfs(&words).failure();
         assert_eq!(code, 5, "{error}");
         assert!(error.contains("wrong digest of the blob"), "{error}");
-        assert_eq!(digest(at, &format!("docker://{host}/web:latest")), before);
+        assert_eq!(repository.digest("web:latest"), before);
     }
     let other = format!("{uri}@sha256:{}", "0".repeat(64));
     for (words, code, said) in [
@@ -236,7 +227,7 @@ fn a_failed_push_leaves_the_tag() {
         (&["snapshot", "create", &uri, "one"], 1, "read-only"),
         (&["info", "oci://web.invalid/web"], 1, "cannot connect"),
     ] {
-        let (found, error) = diskfs_in(at, words).failure();
+        let (found, error) = repository.diskfs(words).failure();
         assert!(error.contains(said), "{words:?}: {error}");
         assert!(!error.contains("s3cret"), "{error}");
         assert_eq!(found, code, "{words:?}: {error}");
@@ -245,23 +236,20 @@ fn a_failed_push_leaves_the_tag() {
 
 #[test]
 fn logins_are_those_of_docker() {
-    if !have(&["docker-registry", "skopeo", "python3"]) {
-        return;
-    }
-    let demo = image("demo.qcow2");
-    let at = demo.directory();
     let hash = "import crypt; print(crypt.crypt('s3cret', crypt.mksalt(crypt.METHOD_BLOWFISH)))";
-    let hash = run(at, "python3", &["-W", "ignore", "-c", hash]).stdout;
-    let hash = String::from_utf8(hash).unwrap();
-    fs::write(at.join("users"), format!("me:{hash}")).unwrap();
-    let lines = format!(
-        "auth:\n  htpasswd:\n    realm: x\n    path: {}/users\n",
-        at.display()
-    );
-    let registry = ImageRegistry::start(at, &lines);
-    let host = &registry.host;
-    build(&demo, "web", &[]);
-    let uri = format!("oci://{host}/web:1");
+    let lines = |at: &Path| {
+        let hash = run(at, "python3", &["-W", "ignore", "-c", hash]);
+        let users = at.join("users");
+        fs::write(&users, [b"me:", &hash[..]].concat()).unwrap();
+        let users = users.display();
+        format!("auth:\n  htpasswd:\n    realm: x\n    path: {users}\n")
+    };
+    let Some(repository) = Repository::start_with(&["skopeo", "python3"], lines) else {
+        return;
+    };
+    let (at, host) = (repository.at(), &repository.registry.host);
+    build(&repository.demo, "web", &[]);
+    let uri = repository.uri("web:1");
     let with = |login: &str, words: &[&str]| {
         // The file must not be in the way of the sandbox, and its contents not in any message.
         fs::create_dir_all(at.join("docker")).unwrap();
@@ -292,6 +280,6 @@ fn logins_are_those_of_docker() {
     let (code, error) = with("{}", &read).failure();
     assert_eq!(code, 6, "{error}");
     let creds = ["inspect", "--tls-verify=false", "--creds", "me:s3cret"];
-    let image = format!("docker://{host}/web:1");
-    skopeo(at, &[&creds[..], &[&image]].concat());
+    let image = repository.docker("web:1");
+    run(at, "skopeo", &[&creds[..], &[&image]].concat());
 }
