@@ -108,7 +108,7 @@ impl BrokerClient {
     ///
     /// # Errors
     /// Fails if the broker has ended.
-    pub fn ask(&self, request: &[u8]) -> io::Result<OtherAnswer> {
+    pub fn ask(&self, request: &[u8]) -> Result<OtherAnswer> {
         let mut exchange = self.lock();
         let frame = exchange.ask(&ToParent::Other, request)?;
         match frame.message {
@@ -120,7 +120,7 @@ impl BrokerClient {
                     None
                 },
             }),
-            _ => Err(io::ErrorKind::InvalidData.into()),
+            _ => Err(violation()),
         }
     }
 
@@ -130,25 +130,31 @@ impl BrokerClient {
 
     fn ask_for_file(&self, request: &ToParent) -> Result<File> {
         let mut exchange = self.lock();
-        let frame = exchange.ask(request, b"").map_err(|error| {
-            let reason = "the process that opens files for this one has ended";
-            Error::new(ErrorKind::Io, reason).with_source(error)
-        })?;
+        let frame = exchange.ask(request, b"")?;
         match (frame.message, exchange.incoming.take_descriptor()) {
             (ToWorker::File(Ok(path)), Some(fd)) => File::from_fd(fd, path),
             (ToWorker::File(Err(error)), _) => Err(error.into()),
-            _ => Err(Error::new(ErrorKind::Io, "the broker broke the protocol")),
+            _ => Err(violation()),
         }
     }
 }
 
 impl Exchange {
-    fn ask(&mut self, request: &ToParent, payload: &[u8]) -> io::Result<Frame<ToWorker>> {
-        Outgoing::new(request, payload, None)?.send_all(&self.socket)?;
-        self.incoming
-            .next(&self.socket)?
-            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    fn ask(&mut self, request: &ToParent, payload: &[u8]) -> Result<Frame<ToWorker>> {
+        let mut answer = || {
+            Outgoing::new(request, payload, None)?.send_all(&self.socket)?;
+            let frame = self.incoming.next(&self.socket)?;
+            frame.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+        };
+        answer().map_err(|error| {
+            let reason = "the process that opens files for this one has ended";
+            Error::new(ErrorKind::Io, reason).with_source(error)
+        })
     }
+}
+
+fn violation() -> Error {
+    Error::new(ErrorKind::Io, "the broker broke the protocol")
 }
 
 impl FileOpener for BrokerClient {

@@ -353,7 +353,7 @@ pub(crate) fn fallback(vm: &super::vm::VmArgs) -> Result<Arc<dyn diskfs::Fallbac
     };
     let local = vm.fallback()?;
     let ask = move |request: &[u8]| {
-        let answer = broker.ask(request)?;
+        let answer = broker.ask(request).map_err(io::Error::other)?;
         Ok((answer.bytes, answer.descriptor))
     };
     Ok(Arc::new(Forwarded::new(local, ask)))

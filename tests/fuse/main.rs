@@ -13,6 +13,7 @@ mod linux;
 mod memory;
 mod reading;
 mod served;
+mod sources;
 mod writing;
 
 use std::ffi::OsStr;

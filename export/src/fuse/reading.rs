@@ -255,10 +255,14 @@ fn errno(error: &Error) -> Errno {
 }
 
 /// Converts an error into the errno for the asking program. Damage of the image is logged, with the
-/// place for which an errno has no room.
+/// place and the cause for which an errno has no room.
 pub(super) fn report(operation: &str, error: &Error) -> Errno {
     match error.kind() {
-        ErrorKind::Io | ErrorKind::Corrupt => tracing::warn!(operation, "{error}"),
+        ErrorKind::Io | ErrorKind::Corrupt => {
+            let cause = std::error::Error::source(error);
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+            tracing::warn!(operation, "{error}{cause}");
+        }
         _ => tracing::debug!(operation, "{error}"),
     }
     errno(error)

@@ -17,7 +17,7 @@ use crate::object::{Object, Opened};
 use crate::open::open;
 use crate::options::Options;
 use crate::read_ahead::{REQUEST_BLOCKS, ReadAhead};
-use crate::retry::with_retries;
+use crate::retry::Outage;
 use crate::runtime;
 
 /// The number of blocks on their way from which on nothing is read ahead: 32 MiB.
@@ -44,6 +44,7 @@ struct Shared {
     /// One permit for each request at once.
     requests: Semaphore,
     retry_timeout: Duration,
+    outage: Outage,
     count: Arc<Count>,
 }
 
@@ -84,6 +85,7 @@ impl Device {
                 blocks,
                 requests: Semaphore::new(options.max_requests.max(1)),
                 retry_timeout: options.retry_timeout,
+                outage: Outage::default(),
                 count,
             }),
             ahead: ReadAhead::default(),
@@ -135,9 +137,8 @@ impl Shared {
         // It is never closed.
         let _permit = self.requests.acquire().await;
         let attempt = || Arc::clone(&self.object).fetch(range.clone());
-        with_retries(self.retry_timeout, attempt)
-            .await
-            .map_err(in_file)
+        let fetched = self.outage.with_retries(self.retry_timeout, attempt).await;
+        fetched.map_err(in_file)
     }
 }
 

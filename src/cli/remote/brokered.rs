@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use diskfs::RemoteImages;
@@ -35,12 +36,16 @@ struct Connector {
     broker: Arc<BrokerClient>,
     /// The request to the broker.
     request: Vec<u8>,
+    has_broker_ended: AtomicBool,
 }
 
 impl Connector {
-    fn ask(&self) -> io::Result<(Connected, Option<OwnedFd>)> {
-        let answer = self.broker.ask(&self.request)?;
-        Ok((serde_json::from_slice(&answer.bytes)?, answer.descriptor))
+    fn ask(&self) -> Result<(Connected, Option<OwnedFd>)> {
+        let answer = self.broker.ask(&self.request).inspect_err(|_| {
+            self.has_broker_ended.store(true, Ordering::Relaxed);
+        })?;
+        let answered = serde_json::from_slice(&answer.bytes).map_err(io::Error::from)?;
+        Ok((answered, answer.descriptor))
     }
 }
 
@@ -52,6 +57,10 @@ impl Connect for Connector {
             (Connected::Unix, Some(socket)) => Ok(Connection::Unix(socket.into())),
             (_, None) => Err(Error::new(ErrorKind::Io, "the broker sent no connection")),
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_broker_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -83,6 +92,7 @@ impl BrokeredImages {
         let connector = Arc::new(Connector {
             broker: Arc::clone(&self.0),
             request,
+            has_broker_ended: AtomicBool::new(false),
         });
         Nbd::connect_by(connector, name, export, options)
     }

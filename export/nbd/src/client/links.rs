@@ -43,6 +43,9 @@ struct Attempts {
     next: Instant,
     pause: Duration,
     next_growth: Instant,
+    /// True if the last request ended without a connection: until there is one again, further
+    /// requests make one attempt each.
+    is_outage: bool,
 }
 
 /// The connections to a server.
@@ -84,6 +87,7 @@ impl Links {
                 next: now,
                 pause: FIRST_PAUSE,
                 next_growth: now,
+                is_outage: false,
             }),
             target,
             driver,
@@ -161,13 +165,16 @@ impl Links {
             if let Some((link, _)) = self.least_loaded() {
                 return Ok(link);
             }
-            let until = attempts.next.min(deadline);
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            if !attempts.is_outage {
+                let until = attempts.next.min(deadline);
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = left.min(self.target.options.connect_timeout);
             let failed = match self.connect_alike(timeout) {
                 Ok(link) => {
                     attempts.pause = FIRST_PAUSE;
+                    attempts.is_outage = false;
                     return Ok(link);
                 }
                 Err(failed) => failed,
@@ -175,7 +182,8 @@ impl Links {
             let now = Instant::now();
             attempts.next = now.checked_add(attempts.pause).unwrap_or(now);
             attempts.pause = attempts.pause.saturating_mul(2).min(LAST_PAUSE);
-            if failed.is_final || attempts.next >= deadline {
+            if failed.is_final || attempts.is_outage || attempts.next >= deadline {
+                attempts.is_outage = true;
                 return Err(failed.error);
             }
         }
@@ -236,7 +244,7 @@ fn connect(
     match opened {
         Some(Ok(link)) => Ok(link),
         Some(Err(Refusal::Final(error))) => {
-            let is_final = error.kind() != ErrorKind::Io;
+            let is_final = error.kind() != ErrorKind::Io || target.peer.has_ended();
             Err(failed(error, is_final))
         }
         Some(Err(Refusal::Failure(Failure::Io(error)))) => {

@@ -19,6 +19,11 @@ pub trait Connect: Debug + Send + Sync {
     /// The reason why the server cannot be reached; [`ErrorKind::Io`] if another attempt may
     /// succeed.
     fn connect(&self) -> Result<Connection>;
+
+    /// Returns true if no further attempt can succeed, whatever the last error was.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// The server of a device, and the export there.
@@ -66,6 +71,14 @@ impl Peer {
         match &self.way {
             Way::Address(_, server) => Some((self.tls.as_ref()?, server)),
             Way::Connector(_) => None,
+        }
+    }
+
+    /// Returns true if no further connection can be opened.
+    pub(super) fn has_ended(&self) -> bool {
+        match &self.way {
+            Way::Address(..) => false,
+            Way::Connector(connector) => connector.has_ended(),
         }
     }
 

@@ -201,17 +201,52 @@ fn several_threads_use_several_connections() {
     assert!(served.server.connections() > 1);
 }
 
+/// Starts a server of a disk of this size, in place of an earlier one at the socket.
+fn serve_at(socket: &Path, bytes: usize) -> server::Server {
+    let _ = std::fs::remove_file(socket);
+    let export = Export::writable("", Arc::new(Memory::new(vec![7; bytes])));
+    let server = server::Server::start(vec![export], server::Options::default()).unwrap();
+    server.listen(UnixListener::bind(socket).unwrap()).unwrap();
+    server
+}
+
+#[test]
+fn an_outage_is_waited_for_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let server = serve_at(&socket, 1 << 20);
+    let timeout = Duration::from_secs(2);
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let device = connect_within(&uri, timeout).unwrap();
+    let read = || {
+        let begun = Instant::now();
+        let done = device.read_at(0, &mut [0; 4096]);
+        (done.map_err(|e| e.kind()), begun.elapsed())
+    };
+    server.stop().unwrap();
+    let (failed, first) = read();
+    assert_eq!(failed, Err(ErrorKind::Io));
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(read().0, Err(ErrorKind::Io));
+    }
+    assert!(
+        begun.elapsed() < timeout && first > timeout / 4,
+        "{first:?}"
+    );
+    let server = serve_at(&socket, 1 << 20);
+    assert_eq!(read().0, Ok(()));
+    server.stop().unwrap();
+    let (failed, second) = read();
+    assert_eq!(failed, Err(ErrorKind::Io));
+    assert!(second > timeout / 4, "{second:?}");
+}
+
 #[test]
 fn a_server_that_is_started_again() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
-    let serve = |bytes: usize| {
-        let _ = std::fs::remove_file(&socket);
-        let export = Export::writable("", Arc::new(Memory::new(vec![7; bytes])));
-        let server = server::Server::start(vec![export], server::Options::default()).unwrap();
-        server.listen(UnixListener::bind(&socket).unwrap()).unwrap();
-        server
-    };
+    let serve = |bytes| serve_at(&socket, bytes);
     let first = serve(1 << 20);
     let device = connect(&format!("nbd+unix:///?socket={}", socket.display())).unwrap();
     let mut buf = [0; 4096];

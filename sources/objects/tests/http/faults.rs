@@ -1,6 +1,8 @@
 //! Servers that fail, lie, change their mind or attack.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use diskfs_block::{BlockRead, Error, ErrorKind};
@@ -162,6 +164,44 @@ fn connections_that_break_are_opened_again() {
     assert_eq!(buf[..], object(LEN)[2 << 20..(2 << 20) + 4096]);
     assert!(start.elapsed() >= Duration::from_secs(1), "Retry-After");
     assert_eq!(server.requests(), 5);
+}
+
+#[test]
+fn an_outage_is_waited_for_once() {
+    let bytes = object(LEN);
+    let is_up = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&is_up);
+    let server = Server::start(move |request, stream| {
+        if state.load(Ordering::Relaxed) {
+            send_range(request, stream, &bytes, "\"1\"");
+        } else {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    });
+    let device = Device::open(&server.url, "disk", &options()).unwrap();
+    let read = |offset| {
+        let start = Instant::now();
+        let done = device.read_at(offset, &mut [0; 4096]);
+        (done.map_err(|e| e.kind()), start.elapsed())
+    };
+    is_up.store(false, Ordering::Relaxed);
+    let (failed, waited) = read(2 << 20);
+    assert_eq!(failed, Err(ErrorKind::Io));
+    // The last pause would be longer than what is left of the two seconds.
+    assert!(waited > Duration::from_millis(1400), "{waited:?}");
+    for _ in 0..20 {
+        assert_eq!(read(2 << 20).0, Err(ErrorKind::Io));
+    }
+    let (failed, waited) = read(1 << 20);
+    assert_eq!(failed, Err(ErrorKind::Io));
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    is_up.store(true, Ordering::Relaxed);
+    assert_eq!(read(2 << 20).0, Ok(()));
+    // The next one is waited for again.
+    is_up.store(false, Ordering::Relaxed);
+    let (failed, waited) = read(1 << 20);
+    assert_eq!(failed, Err(ErrorKind::Io));
+    assert!(waited > Duration::from_millis(1400), "{waited:?}");
 }
 
 #[test]
