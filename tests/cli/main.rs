@@ -46,6 +46,8 @@ mod oci;
 mod partition;
 mod program;
 mod progress;
+#[cfg(feature = "objects")]
+mod push;
 mod qemu_img;
 #[cfg(feature = "objects")]
 mod registry;

@@ -11,14 +11,14 @@ use crate::oci::{build, insert, largest_blob, run};
 use crate::{Run, diskfs_in, diskfs_with};
 
 /// A registry, and a directory with the image `demo.qcow2` from which it gets images.
-struct Repository {
-    demo: TempImage,
-    registry: ImageRegistry,
+pub(crate) struct Repository {
+    pub(crate) demo: TempImage,
+    pub(crate) registry: ImageRegistry,
 }
 
 impl Repository {
     /// Starts a registry; `None`, with a message, if it or one of these programs is missing.
-    fn start(programs: &[&str]) -> Option<Self> {
+    pub(crate) fn start(programs: &[&str]) -> Option<Self> {
         Self::start_with(programs, |_| String::new())
     }
 
@@ -33,27 +33,27 @@ impl Repository {
         Some(Self { demo, registry })
     }
 
-    fn at(&self) -> &Path {
+    pub(crate) fn at(&self) -> &Path {
         self.demo.directory()
     }
 
     /// Returns the address of an image for diskfs.
-    fn uri(&self, image: &str) -> String {
+    pub(crate) fn uri(&self, image: &str) -> String {
         format!("oci://{}/{image}", self.registry.host)
     }
 
     /// Returns the address of an image for skopeo.
-    fn docker(&self, image: &str) -> String {
+    pub(crate) fn docker(&self, image: &str) -> String {
         format!("docker://{}/{image}", self.registry.host)
     }
 
     /// Runs diskfs in the directory.
-    fn diskfs(&self, words: &[&str]) -> Run {
+    pub(crate) fn diskfs(&self, words: &[&str]) -> Run {
         diskfs_in(self.at(), words)
     }
 
     /// Returns the digest of an image, as skopeo finds it.
-    fn digest(&self, image: &str) -> String {
+    pub(crate) fn digest(&self, image: &str) -> String {
         let words = ["inspect", "--tls-verify=false", &self.docker(image)];
         let inspected: Value = serde_json::from_slice(&run(self.at(), "skopeo", &words)).unwrap();
         inspected["Digest"].as_str().unwrap().to_owned()
