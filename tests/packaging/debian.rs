@@ -209,7 +209,7 @@ fn licences_are_complete() {
         "* fuser ",
         "* zstd-sys ",
         "* musl",
-        "* jemalloc ",
+        "* jemalloc,",
     ] {
         assert!(licences.contains(name), "{name}");
     }
