@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
-use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Memory, Overlay, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Overlay, WriteLog};
 
 use crate::image;
 use crate::random::Random;
@@ -90,7 +90,7 @@ impl OpenWritesFate {
 /// sectors have one checksum there and are written in place to mark the journal for replay. No
 /// program can open a filesystem with a torn superblock (the kernel fails, e2fsck uses a backup),
 /// so all rely on disks that do not tear it.
-pub(crate) fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
+fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
     let (Event::Write { offset, .. }, Fate::Torn { keep_bytes }) = (event, fate) else {
         return fate;
     };
@@ -116,26 +116,19 @@ pub fn each(
     mut look: impl FnMut(Point, &Arc<dyn BlockRead>) -> Result<()>,
 ) -> Result<()> {
     let mut random = Random::new(points.seed ^ 0xdead);
-    let mut base = Base {
-        device: image::in_memory(fresh),
-        done: 0,
-    };
+    let mut base = Base::new(image::in_memory(fresh));
     for events in moments(log, points.count, &mut random) {
         let crash = log.crash_after(events);
         let open = crash.open();
         let choice = OpenWritesFate::random(&mut random, open);
-        base.advance(log, crash.durable().len())?;
-        let below: Arc<dyn BlockRead> = base.device.clone();
-        let crashed = Overlay::in_memory(below, OVERLAY_BYTES);
         let mut fate = choice.fate();
-        for (index, event) in open.iter().enumerate() {
-            event.replay(&crashed, whole(superblock, event, fate(index, event)))?;
-        }
+        let open = open.iter().enumerate();
+        let open = open.map(|(index, event)| (event, fate(index, event)));
+        let crashed = base.crash(crash.durable(), open, superblock)?;
         let point = Point {
             events,
             open: choice,
         };
-        let crashed: Arc<dyn BlockRead> = Arc::new(crashed);
         look(point, &crashed)?;
     }
     Ok(())
@@ -156,19 +149,35 @@ fn moments(log: &WriteLog, count: usize, random: &mut Random) -> Vec<usize> {
     moments
 }
 
-/// The image with all writes before a flush.
-struct Base {
-    device: Arc<Memory>,
+/// The image with all writes before a flush, from which the images of crashes are built.
+pub(crate) struct Base {
+    device: Arc<dyn BlockWrite>,
+    /// The number of events that the image has.
     done: usize,
 }
 
 impl Base {
-    fn advance(&mut self, log: &WriteLog, durable: usize) -> Result<()> {
-        let device: &dyn BlockWrite = &*self.device;
-        for event in &log.events()[self.done..durable] {
-            event.replay(device, Fate::Kept)?;
+    /// Starts with the image from before the first event.
+    pub(crate) fn new(device: Arc<dyn BlockWrite>) -> Self {
+        Self { device, done: 0 }
+    }
+
+    /// Returns the image of a crash. `durable` are all events before a flush, at least those of the
+    /// previous crash; `open` are the next ones.
+    pub(crate) fn crash<'a>(
+        &mut self,
+        durable: &[Event],
+        open: impl Iterator<Item = (&'a Event, Fate)>,
+        superblock: &Range<u64>,
+    ) -> Result<Arc<dyn BlockRead>> {
+        for event in &durable[self.done..] {
+            event.replay(&*self.device, Fate::Kept)?;
         }
-        self.done = durable;
-        Ok(())
+        self.done = durable.len();
+        let crashed = Overlay::in_memory(self.device.clone(), OVERLAY_BYTES);
+        for (event, fate) in open {
+            event.replay(&crashed, whole(superblock, event, fate))?;
+        }
+        Ok(Arc::new(crashed))
     }
 }

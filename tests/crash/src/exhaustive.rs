@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use diskfs_block::{BlockRead, BlockWrite, CrashState, Fate, Faulty, Memory, Overlay, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, CrashState, Faulty, Memory, Overlay, WriteLog};
 
-use crate::crash_points::whole;
+use crate::crash_points::Base;
 use crate::examine::{examine, replayed_in_memory};
 use crate::feature_set::FeatureSet;
 use crate::history::History;
@@ -227,22 +227,17 @@ impl Search {
             hash.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)
         });
         let mut random = Random::new(seed);
-        let durable = self.copy(recorded.size_bytes);
-        let mut durable_events = 0;
+        let mut base = Base::new(self.copy(recorded.size_bytes));
         let states: Box<dyn Iterator<Item = _>> = if self.flushes_lie {
             Box::new(recorded.log.states_without_flushes(seed))
         } else {
             Box::new(recorded.log.states(seed))
         };
         for state in states {
-            for event in &state.durable()[durable_events..] {
-                event.replay(&*durable, Fate::Kept)?;
-            }
-            durable_events = state.durable().len();
             if state.seen() <= recorded.first_event {
                 continue;
             }
-            let crashed = self.crash(&durable, &state)?;
+            let crashed = base.crash(state.durable(), state.open(), &self.superblock)?;
             let examined = random.one_in(self.examine_one_in);
             self.check(recorded, &state, &crashed, examined, directory)
                 .with_context(|| state.to_string())?;
@@ -250,19 +245,6 @@ impl Search {
             found.examined += usize::from(examined);
         }
         Ok(found)
-    }
-
-    /// Returns the image of a crash; `durable` has all writes before the last flush.
-    fn crash(
-        &self,
-        durable: &Arc<dyn BlockWrite>,
-        state: &CrashState<'_>,
-    ) -> Result<Arc<dyn BlockRead>> {
-        let crashed = Overlay::in_memory(durable.clone(), OVERLAY_BYTES);
-        for (event, fate) in state.open() {
-            event.replay(&crashed, whole(&self.superblock, event, fate))?;
-        }
-        Ok(Arc::new(crashed))
     }
 
     fn check(

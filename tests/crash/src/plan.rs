@@ -8,13 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use diskfs::deploy::{Applied, Deployment, Plan};
 use diskfs::{Filesystem, WritableFilesystem};
-use diskfs_block::{BlockRead, BlockWrite, Fate, Faulty, Memory, Overlay, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, Faulty, Overlay, WriteLog};
 use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_fixtures::{Tree, pattern};
 use diskfs_vfs::testing::MemoryFs;
 use diskfs_vfs::{FileType, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
-use crate::crash_points::{self, Points};
+use crate::crash_points::{self, Base, Points};
 use crate::feature_set::FeatureSet;
 use crate::layer::Layer;
 use crate::random::Random;
@@ -187,19 +187,9 @@ impl Deployed {
     ) -> Result<(usize, usize)> {
         let (mut images, mut done) = (0, 0);
         let mut random = Random::new(1);
-        let durable = Arc::new(Memory::new(&*self.fresh));
-        let mut durable_events = 0;
+        let mut base = Base::new(image::in_memory(&self.fresh));
         for state in self.log.states(1) {
-            for event in &state.durable()[durable_events..] {
-                event.replay(&*durable, Fate::Kept)?;
-            }
-            durable_events = state.durable().len();
-            let crashed = Overlay::in_memory(durable.clone(), OVERLAY_BYTES);
-            for (event, fate) in state.open() {
-                let fate = crash_points::whole(&self.superblock, event, fate);
-                event.replay(&crashed, fate)?;
-            }
-            let crashed: Arc<dyn BlockRead> = Arc::new(crashed);
+            let crashed = base.crash(state.durable(), state.open(), &self.superblock)?;
             let is_done = if random.one_in(examine_one_in) {
                 self.states.examine(set, &crashed, directory)
             } else {
