@@ -1,6 +1,5 @@
 //! Guests on the disk of an NBD export of ours, which they write to.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -12,27 +11,6 @@ use diskfs_fixtures::{have, run};
 use crate::images::{ROOT_OFFSET_BYTES, images};
 use crate::machine::{Machine, Start};
 use crate::{DISKFS, Guest};
-
-/// The steps that let the system run the commands COMMANDS and power itself off.
-///
-/// They run before agetty, which hangs up the console: a command that prints would then fail.
-const PLAN: &str = "steps:
-- write:
-    path: /etc/systemd/system/writes.service
-    text: |
-      [Unit]
-      Description=Writes files
-      After=local-fs.target
-      Before=serial-getty@ttyS0.service
-      SuccessAction=poweroff
-      FailureAction=poweroff
-      [Service]
-      Type=oneshot
-      ExecStart=/bin/sh -exc 'exec > /dev/ttyS0 2>&1; COMMANDS'
-- link:
-    path: /etc/systemd/system/multi-user.target.wants/writes.service
-    target: ../writes.service
-";
 
 /// Commands that write, read back what the disk has, delete a part and discard it.
 const WRITES: &str = "cp -a /usr/share/doc /var/copy; sync; echo 3 > /proc/sys/vm/drop_caches; \
@@ -86,8 +64,7 @@ impl Exported {
             return Ok(None);
         };
         let guest = Guest::new(images, "ifupdown.raw")?;
-        fs::write(guest.at("plan.yaml"), PLAN.replace("COMMANDS", commands))?;
-        guest.diskfs(&["deploy", "guest.qcow2", "--plan", "plan.yaml"])?;
+        guest.runs(commands)?;
         guest.take_out_kernel()?;
         let server = Server::start(&guest)?;
         let socket = guest.at("socket");

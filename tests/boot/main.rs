@@ -8,6 +8,7 @@ mod built;
 mod exported;
 mod images;
 mod machine;
+mod microvm;
 mod questions;
 #[path = "../serve/server.rs"]
 #[allow(dead_code, reason = "the tests of the service use more of it")]
@@ -21,6 +22,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use diskfs_fixtures::run;
+use serde_json::json;
 
 use images::images;
 use machine::{MAC, Machine, Start};
@@ -32,6 +34,19 @@ const PASSWORD: &str = "Correct-horse-7-battery";
 
 /// The plan with all steps that are checked.
 const PLAN: &str = include_str!("plan.yaml");
+
+/// The unit that runs the commands of [`Guest::runs`], before agetty hangs up the console: a command
+/// that prints would then fail.
+const UNIT: &str = "[Unit]
+Description=Commands of a test
+After=local-fs.target
+Before=serial-getty@ttyS0.service
+SuccessAction=poweroff
+FailureAction=poweroff
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -exc 'exec > /dev/ttyS0 2>&1; . /root/commands'
+";
 
 /// A guest in preparation: an overlay on one of the images, with the files for the login.
 struct Guest {
@@ -71,6 +86,23 @@ impl Guest {
             ".".as_ref(),
         ];
         run("tar", words)?;
+        Ok(())
+    }
+
+    /// Lets the system run these commands when it boots, until one fails, and power itself off.
+    fn runs(&self, commands: &str) -> Result<()> {
+        let (unit, wants) = (
+            "/etc/systemd/system/commands.service",
+            "multi-user.target.wants",
+        );
+        let plan = json!({ "steps": [
+            { "write": { "path": "/root/commands", "text": commands } },
+            { "write": { "path": unit, "text": UNIT } },
+            { "link": { "path": format!("/etc/systemd/system/{wants}/commands.service"),
+                "target": "../commands.service" } },
+        ] });
+        fs::write(self.at("plan.yaml"), plan.to_string())?;
+        self.diskfs(&["deploy", "guest.qcow2", "--plan", "plan.yaml"])?;
         Ok(())
     }
 

@@ -21,28 +21,16 @@ mod several_devices;
 mod tools;
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use diskfs::Disk;
 use diskfs::vm::{BackendChoice, BackendKind, MicroVm, VmOptions};
-use diskfs_fixtures::{require, skip};
+use diskfs_fixtures::{require, require_appliance as appliance};
 
 /// The path of the program under test.
 const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
-
-/// Returns the path of the appliance, or skips the test.
-fn appliance() -> Option<PathBuf> {
-    let said = std::env::var_os("DISKFS_APPLIANCE").map(PathBuf::from);
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/appliance");
-    let dir = said.unwrap_or(built);
-    if dir.join("uml").is_file() {
-        return Some(dir);
-    }
-    skip("missing appliance; build it with packaging/appliance/build");
-    None
-}
 
 /// Returns the command of the program, with the appliance and a separate cache.
 fn command(appliance: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
