@@ -8,6 +8,13 @@ use diskfs_fixtures::{TcpServer, free_port, image, require};
 
 use crate::{diskfs_in, diskfs_with};
 
+/// The environment of a host without certificate authorities.
+const NO_AUTHORITIES: [(&str, &str); 3] = [
+    ("SSL_CERT_FILE", "none"),
+    ("SSL_CERT_DIR", "none"),
+    ("CURL_CA_BUNDLE", ""),
+];
+
 #[test]
 fn commands_read_an_image_of_a_web_server() {
     if require("nginx").is_none() {
@@ -34,6 +41,8 @@ fn commands_read_an_image_of_a_web_server() {
     let checked = run(&["check", "--with", "native", "--json", &url]);
     let checked: serde_json::Value = serde_json::from_slice(&checked.output.stdout).unwrap();
     assert_eq!(checked["image"]["clean"], true, "{checked}");
+    // A host without certificate authorities, as a container may be, needs none for this server.
+    diskfs_with(dir, &["info", &url], &NO_AUTHORITIES).text();
     // A query may be a secret, so no command shows it.
     let signed = format!("{url}?signature=secret");
     let verdict = run(&["validate", "--policy", "cdi", "--json", &signed]).json();
@@ -153,6 +162,10 @@ fn tls_and_credentials() {
         "{stderr}"
     );
     trusted("machine localhost login me password s3cret").text();
+    let (code, stderr) = diskfs_with(dir, &words, &NO_AUTHORITIES).failure();
+    assert!(code == 6 && stderr.contains("ca-certificates"), "{stderr}");
+    let bundle = [("CURL_CA_BUNDLE", "cert.pem"), ("NETRC", "netrc")];
+    diskfs_with(dir, &words, &[&NO_AUTHORITIES[..], &bundle].concat()).text();
 }
 
 #[test]
@@ -187,6 +200,7 @@ fn commands_read_an_image_of_a_store() {
         assert!(put.status.success(), "{put:?}");
     }
     let run = |words: &[&str]| {
+        // A store without TLS needs no certificate authorities.
         let variables = [
             ("AWS_ENDPOINT_URL", endpoint.as_str()),
             ("AWS_ALLOW_HTTP", "true"),
@@ -194,7 +208,7 @@ fn commands_read_an_image_of_a_store() {
             ("AWS_SECRET_ACCESS_KEY", "b"),
             ("AWS_REGION", "us-east-1"),
         ];
-        diskfs_with(dir, words, &variables)
+        diskfs_with(dir, words, &[&NO_AUTHORITIES[..], &variables].concat())
     };
     let image = "s3://images/dir/demo.qcow2";
     assert_eq!(

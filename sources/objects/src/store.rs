@@ -10,12 +10,14 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    ClientOptions, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt, RetryConfig,
+    Certificate, ClientConfigKey, ClientOptions, GetOptions, GetRange, GetResult, ObjectStore,
+    ObjectStoreExt, RetryConfig,
 };
 use reqwest::Url;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_stream::StreamExt;
 
+use crate::http::client;
 use crate::object::{FetchError, Fetching, Object, Opened};
 use crate::options::Options;
 use crate::retry::with_retries;
@@ -51,10 +53,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
         let error = Error::invalid("missing the name of the object");
         return Err(error.with_hint("write it after the bucket, as in `s3://BUCKET/NAME`"));
     }
-    let store = store_of(&url, options).map_err(|e| {
-        let error = Error::invalid(reason(&e));
-        error.with_hint("set the account and its key in the environment")
-    })?;
+    let store = store_of(&url, options)?;
     let timeout = options.open_timeout;
     runtime::wait(async move {
         let first = || {
@@ -95,11 +94,37 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
 }
 
 /// Returns the store of a URI, with credentials and endpoint of the environment.
-fn store_of(url: &Url, options: &Options) -> object_store::Result<Arc<dyn ObjectStore>> {
-    let client = ClientOptions::new()
+fn store_of(url: &Url, options: &Options) -> Result<Arc<dyn ObjectStore>> {
+    let mut client = ClientOptions::new()
         .with_connect_timeout(options.connect_timeout)
         .with_timeout(options.retry_timeout)
         .with_pool_max_idle_per_host(options.max_requests);
+    if let Some((bundle, pem)) = client::authorities()? {
+        let invalid = |e| Error::invalid(format!("invalid certificates: {e}")).in_file(bundle);
+        for certificate in Certificate::from_pem_bundle(&pem).map_err(invalid)? {
+            client = client.with_root_certificate(certificate);
+        }
+    }
+    if url.scheme() == "s3" {
+        warn_of_http("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP");
+    }
+    // A host without authorities can still speak to a store without TLS.
+    let without_host = client
+        .clone()
+        .with_config(ClientConfigKey::NoSystemCertificates, "true");
+    build(url, client, options)
+        .or_else(|_| build(url, without_host, options))
+        .map_err(|e| {
+            let error = Error::invalid(reason(&e));
+            error.with_hint("set the account and its key in the environment")
+        })
+}
+
+fn build(
+    url: &Url,
+    client: ClientOptions,
+    options: &Options,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
         max_retries: MAX_RETRIES,
         retry_timeout: options.retry_timeout,
@@ -108,32 +133,22 @@ fn store_of(url: &Url, options: &Options) -> object_store::Result<Arc<dyn Object
     let bucket = url.as_str();
     Ok(match url.scheme() {
         "s3" => {
-            warn_of_http("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP");
-            let builder = AmazonS3Builder::from_env().with_url(bucket);
-            Arc::new(
-                builder
-                    .with_client_options(allow_http(client))
-                    .with_retry(retry)
-                    .build()?,
-            )
+            let builder = AmazonS3Builder::from_env()
+                .with_url(bucket)
+                .with_client_options(allow_http(client));
+            Arc::new(builder.with_retry(retry).build()?)
         }
         "gs" => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_url(bucket);
-            Arc::new(
-                builder
-                    .with_client_options(client)
-                    .with_retry(retry)
-                    .build()?,
-            )
+            let builder = GoogleCloudStorageBuilder::from_env()
+                .with_url(bucket)
+                .with_client_options(client);
+            Arc::new(builder.with_retry(retry).build()?)
         }
         _ => {
-            let builder = MicrosoftAzureBuilder::from_env().with_url(bucket);
-            Arc::new(
-                builder
-                    .with_client_options(allow_http(client))
-                    .with_retry(retry)
-                    .build()?,
-            )
+            let builder = MicrosoftAzureBuilder::from_env()
+                .with_url(bucket)
+                .with_client_options(allow_http(client));
+            Arc::new(builder.with_retry(retry).build()?)
         }
     })
 }

@@ -170,6 +170,10 @@ pub(crate) fn passing(reason: String, headers: &HeaderMap) -> FetchError {
     FetchError::Passing { reason, after }
 }
 
+/// The next step after a certificate that was not accepted.
+const NO_AUTHORITY: &str = "install the authorities of this host (the package ca-certificates), or set \
+    SSL_CERT_FILE to the certificate of the server's authority";
+
 /// Returns the failure of a request that got no answer.
 pub(crate) fn failure(error: reqwest::Error) -> FetchError {
     let error = error.without_url();
@@ -179,9 +183,7 @@ pub(crate) fn failure(error: reqwest::Error) -> FetchError {
         if let Some(tls) = tls_error(cause) {
             let reason = format!("cannot connect with TLS: {tls}");
             let error = Error::new(ErrorKind::Denied, reason);
-            return error
-                .with_hint("set SSL_CERT_FILE to the certificate of the server's authority")
-                .into();
+            return error.with_hint(NO_AUTHORITY).into();
         }
         reason = cause.to_string();
         source = cause.source();
