@@ -3,6 +3,7 @@
 mod amend;
 #[cfg(feature = "microvm")]
 mod appliance;
+mod background_copy;
 mod backup;
 mod bench;
 mod bitmap;

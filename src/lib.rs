@@ -61,15 +61,15 @@ pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
-    CancellationToken, ChangedKeys, ChosenDriver, CodePage, Commits, Content, ContentClass, Disk,
-    DiskId, DiskOptions, Error, ErrorKind, ExfatOptions, ExtKind, ExtOptions, Fallback,
-    FallbackRequest, FatKind, FatOptions, File, FileDevice, Filesystem, Format, FreeSpace, Gate,
-    Group, KeyChange, KeyProof, KeyRemoval, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace,
-    Node, OpenOptions, RemoteImages, ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest,
-    ResizeStep, ResizeTool, ResizeVolume, Resized, Result, RootReserve, Share, ShrinkTo,
-    SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume, Walk,
-    WritableFile, WritableFilesystem, WriteOptions, check, create_overlay, fitting_size, guest,
-    new_encryption, parse_bytes, time,
+    BackgroundCopy, CancellationToken, ChangedKeys, ChosenDriver, CodePage, Commits, Content,
+    ContentClass, Disk, DiskId, DiskOptions, Error, ErrorKind, ExfatOptions, ExtKind, ExtOptions,
+    Fallback, FallbackRequest, FatKind, FatOptions, File, FileDevice, Filesystem, Format,
+    FreeSpace, Gate, Group, KeyChange, KeyProof, KeyRemoval, Keys, LvmId, MdArray, NewFilesystem,
+    NewIds, NewSpace, Node, OpenOptions, OverlaidImage, RemoteImage, RemoteImages, ResizeLayer,
+    ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume, Resized,
+    Result, RootReserve, Share, ShrinkTo, SortedEntry, SortedWalk, StaleBase, SwapOptions, ToolUse,
+    TreeUsage, UuidChange, Volume, Walk, WritableFile, WritableFilesystem, WriteOptions, check,
+    create_overlay, fitting_size, guest, new_encryption, parse_bytes, time,
 };
 
 #[cfg(feature = "deploy")]

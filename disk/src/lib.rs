@@ -18,7 +18,9 @@ mod system_root;
 pub mod time;
 mod writable;
 
-pub use diskfs_image::{Format, Gate, OpenOptions, RemoteImages, Share, StaleBase};
+pub use diskfs_image::{
+    BackgroundCopy, Format, Gate, OpenOptions, RemoteImage, RemoteImages, Share, StaleBase,
+};
 
 pub use byte_count::parse_bytes;
 pub use cancellation::CancellationToken;
@@ -31,8 +33,8 @@ pub use stack::{
     ChangedKeys, ChosenDriver, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions,
     ExfatOptions, ExtKind, ExtOptions, Fallback, FallbackRequest, FatKind, FatOptions, FreeSpace,
     Group, KeyChange, KeyProof, KeyRemoval, Keys, LvmId, MdArray, NewFilesystem, NewIds, NewSpace,
-    ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
-    Resized, RootReserve, ShrinkTo, SwapOptions, ToolUse, TreeUsage, UuidChange, Volume,
-    WriteOptions, create_overlay, fitting_size, new_encryption,
+    OverlaidImage, ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep,
+    ResizeTool, ResizeVolume, Resized, RootReserve, ShrinkTo, SwapOptions, ToolUse, TreeUsage,
+    UuidChange, Volume, WriteOptions, create_overlay, fitting_size, new_encryption,
 };
 pub use writable::{WritableFile, WritableFilesystem};

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, Overlay};
-use diskfs_image::{Description, DirectOpener, Image, WritableImage};
+use diskfs_image::{BackgroundCopy, Description, DirectOpener, Image, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
@@ -57,7 +57,7 @@ pub use mkfs::{
 };
 pub use opening::ChosenDriver;
 pub use options::DiskOptions;
-pub use overlay::create_overlay;
+pub use overlay::{OverlaidImage, create_overlay};
 pub use resize::{
     ResizeLayer, ResizeProgress, ResizeReport, ResizeRequest, ResizeStep, ResizeTool, ResizeVolume,
     ShrinkTo, ToolUse,
@@ -205,6 +205,21 @@ impl Disk {
         match &self.settings.cancellation {
             Some(token) => Arc::new(Cancellable::new(device, token.clone())),
             None => device,
+        }
+    }
+
+    /// Prepares a copy of everything that the disk needs of the backing file into its overlay.
+    ///
+    /// # Errors
+    /// `ReadOnly` unless the disk is open for writing; `Unsupported` unless the image is qcow2
+    /// without internal snapshots.
+    pub fn background_copy(&self) -> Result<BackgroundCopy> {
+        match &self.image {
+            OpenedImage::Writable(image) => Ok(image.background_copy()?),
+            _ => Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the disk is not open for writing",
+            )),
         }
     }
 

@@ -87,7 +87,7 @@ impl ExpectedChecksum {
 
 /// Returns the text of a list of checksums.
 fn fetch(uri: &str) -> Result<String> {
-    let list = remote::images().open(uri)?;
+    let list = remote::images().open(uri)?.device;
     let size_bytes = list.size_bytes();
     if size_bytes > MAX_LIST_BYTES {
         let reason = "the list of checksums is longer than 4 MiB";

@@ -16,6 +16,7 @@ use diskfs::block::{BlockRead, BlockWrite};
 use diskfs::{Disk, ErrorKind, Result, Volume};
 use serde_json::{Map, Value};
 
+use super::background_copy::OverlayArgs;
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
@@ -38,6 +39,10 @@ use ways::Way;
 /// programs, also on other machines. A FUSE file is for programs that can only use raw images.
 /// vhost-user-blk is for virtual machines on this host, of QEMU, cloud-hypervisor and others.
 ///
+/// With --background-copy, clients can use the disk at once, and it needs the image less and less. In
+/// the end the overlay has no backing file any more (`diskfs info --force-share FILE`). Interrupted,
+/// the same command continues, unless the server has another version of the image by then.
+///
 /// Serves until a signal ends the program (Ctrl-C, kill), or until the file is unmounted if that is
 /// the only way. At the end, all written data is made durable, and sockets are removed.
 #[derive(Debug, Args)]
@@ -48,6 +53,8 @@ use ways::Way;
   diskfs export lab.qcow2 --volume vg0/data --read-only --nbd tcp:localhost:10809
   diskfs export debian.vmdk --fuse-file disk.img --overlay changes.qcow2
   diskfs export debian.qcow2 --vhost-user-blk /run/debian.sock
+  diskfs export https://example.org/debian.qcow2 --overlay copy.qcow2 --background-copy \\
+    --nbd unix:/run/debian.sock
 
 To use the disk by NBD:
   qemu-img convert -O qcow2 'nbd+unix:///?socket=/run/debian.sock' copy.qcow2
@@ -87,9 +94,8 @@ pub(super) struct Export {
     #[arg(short, long, conflicts_with = "overlay")]
     read_only: bool,
 
-    /// Write all changes to FILE, a qcow2 overlay of IMG that is created if it does not exist
-    #[arg(long, value_name = "FILE")]
-    overlay: Option<PathBuf>,
+    #[command(flatten)]
+    changes: OverlayArgs,
 
     /// Exit when the first virtual machine, or the last NBD client, has disconnected
     #[arg(long)]
@@ -132,15 +138,24 @@ pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
     // would end the whole process.
     let signals = Signals::block();
     let sockets = args.bind()?;
-    let new_overlay = args.overlay.as_deref().filter(|path| !path.exists());
+    let new_overlay = args
+        .changes
+        .overlay
+        .as_deref()
+        .filter(|path| !path.exists());
     let disk = args.open(session)?;
     session.print_warnings(&disk);
     let ready = args.ways(sockets, &disk);
     let (volume, ways) = ready.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
+    let copy = args.changes.start_copy(&disk);
+    let copy = copy.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     let served = args
         .print_places(session, &volume, &ways)
         .and_then(|()| ways::serve(ways, signals, args.once, session));
     drop(volume);
+    if let Some(copy) = copy {
+        copy.stop();
+    }
     let closed = disk.close();
     served.and(closed)
 }
@@ -162,7 +177,9 @@ impl Export {
         if self.read_only {
             return session.disk(&image, &self.source);
         }
-        let disk = self.source.open_writable(&image, self.overlay.as_deref());
+        let disk = self
+            .source
+            .open_writable(&image, self.changes.overlay.as_deref());
         disk.map_err(|error| match error.kind() {
             ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
                 error.with_hint("give --read-only to serve it without writing")

@@ -118,7 +118,7 @@ impl Import {
         let options = self.convert_options()?;
         let expected = self.checksum.as_ref();
         // The image first: its server is the one that a token of the environment is for.
-        let remote = remote::images().open(&self.url)?;
+        let remote = remote::images().open(&self.url)?.device;
         let checksum = expected.map(|it| it.resolve(&self.url)).transpose()?;
         diskfs_sandbox::act_if_planted();
         let source_format = self.validate(&remote, session)?;

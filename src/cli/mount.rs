@@ -33,6 +33,7 @@ use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Map;
 
+use super::background_copy::{OverlayArgs, RunningCopy};
 use super::explain;
 use super::fork::{Fork, fork};
 use super::options::SourceArgs;
@@ -67,6 +68,10 @@ const GRACE: Duration = Duration::from_secs(1);
 /// `diskfs umount` or `diskfs wait` has returned. `sync` and `sync -f` do not reach the image. If
 /// the host crashes or the program is killed, the filesystem's journal restores a consistent
 /// earlier state.
+///
+/// With --background-copy, the disk can be used at once, and needs the image less and less. In the
+/// end the overlay has no backing file any more (`diskfs info --force-share FILE`). Interrupted, the
+/// same command continues, unless the server has another version of the image by then.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs mount debian.qcow2 /mnt
@@ -74,6 +79,7 @@ const GRACE: Duration = Duration::from_secs(1);
   diskfs mount system.qcow2 data.qcow2 /mnt
   diskfs mount --explain system.qcow2
   diskfs mount --overlay changes.qcow2 debian.qcow2 /mnt
+  diskfs mount --overlay copy.qcow2 --background-copy https://example.org/debian.qcow2 /mnt
   diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
   diskfs mount disk.img /mnt --uid 1000 --gid 1000
   diskfs umount /mnt")]
@@ -132,10 +138,8 @@ struct WriteArgs {
     #[arg(long)]
     rw: bool,
 
-    /// Mount read-write, but write all changes to FILE, a qcow2 overlay of IMG that is created if
-    /// it does not exist
-    #[arg(long, value_name = "FILE")]
-    overlay: Option<PathBuf>,
+    #[command(flatten)]
+    overlay: OverlayArgs,
 }
 
 /// The options of mount(8) that have an effect here.
@@ -304,7 +308,11 @@ fn serve_disk(
         mut companion,
         background,
     } = watchers;
-    let MountedDisk { mounted, disk } = mount(args, operands, session)?;
+    let MountedDisk {
+        mounted,
+        disk,
+        copy,
+    } = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     match background {
@@ -319,6 +327,7 @@ fn serve_disk(
     let end = Arc::new(Shutdown {
         ending: mounted.ending(),
         disk: Mutex::new(disk),
+        copy,
         is_unmounted: AtomicBool::new(false),
     });
     let by_signal = Arc::clone(&end);
@@ -356,6 +365,8 @@ struct Shutdown {
     ending: Ending,
     /// The disk that is written to; `None` after it was closed.
     disk: Mutex<Option<Disk>>,
+    /// The copy into the overlay.
+    copy: Option<RunningCopy>,
     /// True when the thread that serves has returned: it ends the process, and the broker.
     is_unmounted: AtomicBool,
 }
@@ -385,6 +396,9 @@ impl Shutdown {
 
     /// Closes the disk, after the filesystem was closed.
     fn close_disk(&self) -> Result<()> {
+        if let Some(copy) = &self.copy {
+            copy.stop();
+        }
         let disk = self
             .disk
             .lock()
@@ -435,7 +449,7 @@ impl Mount {
         in_broker: &mut dyn FnMut(),
     ) -> Result<Option<Confined>> {
         let image = ImageSpec::parse(operands.image)?.path;
-        let overlay = self.write.overlay.as_deref();
+        let overlay = self.write.overlay.overlay.as_deref();
         let (direction, changes) = match overlay {
             Some(overlay) => (Direction::ReadWrite, Changes::Overlay(overlay)),
             None if self.writes() => (Direction::ReadWrite, Changes::Images),
@@ -455,7 +469,7 @@ impl Mount {
 
     fn writes(&self) -> bool {
         let option = self.effect(MountOption::Rw, MountOption::Ro, Effect::Ignored);
-        self.write.rw || self.write.overlay.is_some() || option == Effect::Allowed
+        self.write.rw || self.write.overlay.overlay.is_some() || option == Effect::Allowed
     }
 
     /// Returns true if the last option about access times enables them.

@@ -1,6 +1,8 @@
 //! `diskfs export`: a virtual machine of QEMU boots from the export, and writes to it.
 
 mod boot_sector;
+#[cfg(feature = "objects")]
+mod copying;
 mod ways;
 
 use std::path::Path;

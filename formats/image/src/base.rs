@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat};
 
+use crate::qcow2::base_record::hash;
+
 /// The device and inode number of a file of the chain.
 pub(crate) type FileId = (u64, u64);
 
@@ -24,6 +26,9 @@ pub(crate) struct Identity {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
 }
+
+/// The nanoseconds of an identity without a time, which no file has.
+const VERSION_NANOSECONDS: u32 = u32::MAX;
 
 impl Identity {
     pub(crate) fn of(stat: &Stat) -> Self {
@@ -42,6 +47,17 @@ impl Identity {
             seconds: file.mtime(),
             nanoseconds: u32::try_from(file.mtime_nsec()).unwrap_or(0),
         })
+    }
+
+    /// Returns the identity of a version of an image on another machine. It has no time: the fields
+    /// are a hash of the version.
+    pub(crate) fn of_version(version: &str, size_bytes: u64) -> Self {
+        let hash = hash(version.as_bytes());
+        Self {
+            size_bytes,
+            seconds: i64::from_ne_bytes(hash.to_ne_bytes()),
+            nanoseconds: VERSION_NANOSECONDS,
+        }
     }
 
     /// Describes what differs from the `recorded` identity; returns `None` if nothing does.

@@ -276,7 +276,9 @@ fn gate(path: &Path, image: &NewImage) -> Gate {
             (Some(file), _) => Gate::closed().allow_data_file(directory_of(path).join(&file.name)),
             (None, Some(backing)) => match &backing.check {
                 BackingCheck::Open(gate) | BackingCheck::OpenUnrecorded(gate) => gate.clone(),
-                BackingCheck::ByCaller | BackingCheck::Skip => Gate::closed(),
+                BackingCheck::ByCaller | BackingCheck::Remote { .. } | BackingCheck::Skip => {
+                    Gate::closed()
+                }
             },
             (None, None) => Gate::closed(),
         },

@@ -153,6 +153,13 @@ pub enum BackingCheck {
     OpenUnrecorded(Gate),
     /// The caller has opened the backing file, and gives the size.
     ByCaller,
+    /// The caller has opened the backing file on another machine, and gives the size of the disk.
+    Remote {
+        /// The version that the server names.
+        version: Option<String>,
+        /// The length of the image in bytes.
+        file_size_bytes: u64,
+    },
     /// The backing file is not opened and need not exist; the size must be given.
     Skip,
 }

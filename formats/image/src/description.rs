@@ -13,6 +13,8 @@ pub struct Description {
     pub path: PathBuf,
     /// The device and inode number of the file on the host; `None` for a device that is not a file.
     pub file_id: Option<(u64, u64)>,
+    /// The version of an image on another machine, if its server names one.
+    pub version: Option<String>,
     /// The format; `None` only in a description that was never filled in.
     pub format: Option<Format>,
     /// True if the format was probed from the content, not given. A probed raw image must never get

@@ -62,6 +62,7 @@
 )]
 
 pub mod amend;
+mod background_copy;
 mod base;
 pub mod bitmaps;
 pub mod commit;
@@ -103,6 +104,7 @@ pub mod validate;
 mod writable;
 mod zero_runs;
 
+pub use background_copy::{BackgroundCopy, has_copied};
 pub use convert::{ConvertOptions, convert};
 pub use create::{CreateOptions, create};
 pub use description::{
@@ -120,7 +122,7 @@ pub use oci::{host_file, is_oci};
 pub use open::{LayoutImage, RegistryDisk};
 pub use options::{OpenOptions, ProbedFormats, Share, StaleBase};
 pub use qcow2::check::{CheckReport, CheckStatistics, Finding, FindingKind};
-pub use remote::RemoteImages;
+pub use remote::{RemoteImage, RemoteImages};
 pub use repair::{Repair, Repaired, repair};
 pub use resize::{ResizeOptions, Resized, Shrink, resize};
 pub use spec::ImageSpec;

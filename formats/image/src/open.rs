@@ -325,6 +325,7 @@ impl<'a> Opener<'a> {
             id: Some(id),
             owner: Some(stat.st_uid),
             identity: Some(identity),
+            version: None,
             device: file.clone(),
             host: Some(file),
             format: None,
@@ -469,12 +470,16 @@ impl<'a> Opener<'a> {
         let Some(name) = image.backing_name() else {
             return Ok(None);
         };
-        let file = self.open_named(namer, name, NamedFor::Backing, Access::Read)?;
         let format = match image.backing_format_name() {
             Some(name) => named_format(name).map_err(|e| e.in_file(namer.path))?,
             None => self.unnamed_format(name, warnings),
         };
-        let source = self.source(file, Access::Read)?;
+        let source = if let Some(source) = self.remote_base(name)? {
+            source
+        } else {
+            let file = self.open_named(namer, name, NamedFor::Backing, Access::Read)?;
+            self.source(file, Access::Read)?
+        };
         self.check_base(image.expected_base(), &source, namer.path, warnings)?;
         self.layer(&source, format, ImageState::Current).map(Some)
     }
@@ -592,6 +597,7 @@ fn describe(source: &Source, format: Format) -> Description {
     Description {
         path: source.path.clone(),
         file_id: source.id,
+        version: source.version.clone(),
         format: Some(format),
         virtual_size_bytes: source.device.size_bytes(),
         file_size_bytes: source.device.size_bytes(),

@@ -29,6 +29,9 @@ pub struct OpenOptions {
     pub files: Arc<dyn FileOpener>,
     /// The opener of images on other machines. Without it, they are refused.
     pub remote: Option<Arc<dyn RemoteImages>>,
+    /// The URI of the image on another machine that is the backing file of the image: no other is
+    /// opened. The image has its URI without what may be secret.
+    pub remote_base: Option<String>,
     /// The policy for concurrent use of the image.
     pub share: Share,
     /// The policy for an overlay whose backing file has changed.
@@ -71,6 +74,7 @@ impl Default for OpenOptions {
             gate: Gate::default(),
             files: Arc::new(DirectOpener),
             remote: None,
+            remote_base: None,
             share: Share::default(),
             stale_base: StaleBase::default(),
             unlock: None,

@@ -1,6 +1,7 @@
-//! Power cuts at every moment while an overlay is rebased or committed: the overlay always shows
-//! the same disk.
+//! Power cuts at every moment while an overlay is rebased or committed, or its backing file is copied
+//! into it: the overlay always shows the same disk.
 
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use crate::create::{BackingCheck, L2Entries, NewBacking, NewImage, NewQcow2};
 use crate::open::Opener;
 use crate::rebase::{NewBase, keep_contents, set_base};
 use crate::source::Source;
-use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage, create};
+use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage, create, has_copied};
 
 /// A size that needs more than one L2 table with the smallest clusters.
 const SIZE_BYTES: u64 = 300 << 10;
@@ -158,7 +159,7 @@ impl Chain {
         let (image, device) = self.logged("top");
         let options = OpenOptions::default();
         keep_contents(image, &self.path("top"), base, &options, &mut |_, _| {
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })
         .unwrap();
         let identity =
@@ -166,6 +167,34 @@ impl Chain {
         set_base(device.as_ref(), base, identity).unwrap();
         self.cut("top", &before, &device, &format!("{base:?}"));
     }
+}
+
+/// Copies the backing file into the overlay, which then works without it.
+fn copy_in_background(top: NewQcow2) {
+    let chain = Chain::new(top);
+    let before = std::fs::read(chain.path("top")).unwrap();
+    let (image, device) = chain.logged("top");
+    let copy = image.background_copy().unwrap();
+    copy.run(&mut |_, _| ControlFlow::Continue(())).unwrap();
+    image.close().unwrap();
+    chain.cut("top", &before, &device, "copy");
+    std::fs::remove_file(chain.path("base")).unwrap();
+    chain.check("top", "without the backing file");
+    let is_copied = |name: &str| {
+        let options = OpenOptions::default();
+        has_copied(&chain.path("top"), name.as_ref(), &options).unwrap()
+    };
+    assert!(is_copied("base") && !is_copied("other"));
+}
+
+#[test]
+fn a_copy_in_the_background_that_is_cut_off() {
+    copy_in_background(qcow2(4096, Some("base")));
+    copy_in_background(qcow2(512, Some("base")));
+    copy_in_background(NewQcow2 {
+        l2_entries: L2Entries::Extended,
+        ..qcow2(16384, Some("base"))
+    });
 }
 
 /// Runs qemu-img without locks, because another test's child process may still hold the locks of a
@@ -218,7 +247,7 @@ fn a_commit_that_is_cut_off() {
         let top = Image::open(&chain.path("top"), &OpenOptions::default()).unwrap();
         let (backing, device) = chain.logged("base");
         copy(&top, backing.device().as_ref(), &mut |_, _| {
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })
         .unwrap();
         backing.close().unwrap();

@@ -75,7 +75,7 @@ use crate::qcow2::features::bits;
 use crate::qcow2::header::{Header, Table, check_l1};
 use crate::qcow2::l1_table::refuse_shared_l2_tables;
 use crate::qcow2::mapping::{Mapping, Run, RunKind};
-use crate::qcow2::reader::Reader;
+use crate::qcow2::reader::{Backing, Reader};
 use crate::qcow2::snapshot_table::SnapshotEntry;
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
@@ -344,7 +344,7 @@ impl Unopened {
             data,
             is_encrypted,
             compressed,
-            backing: around.backing,
+            backing: Backing::new(around.backing),
         });
         let writer = match (around.writable, written, store) {
             (Some(files), Some(data), Some(store)) => {
@@ -463,7 +463,7 @@ impl Qcow2 {
         host: Option<HostOffset>,
         here: Status,
     ) -> Result<Status> {
-        let backing = self.reader.backing.as_deref();
+        let backing = self.reader.backing.get();
         let there = backing.map_or(0, |backing| backing.size_bytes().saturating_sub(at.0));
         match backing {
             Some(backing) if there > 0 => {
@@ -561,6 +561,20 @@ impl Qcow2 {
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.writer()
             .and_then(|writer| writer.hide(offset, len_bytes))
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Stores bytes of the backing file where the image stores nothing itself.
+    pub(crate) fn populate(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.writer()
+            .and_then(|writer| writer.populate(offset, buf))
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Removes the backing file, of which the image needs nothing but zeroes any more.
+    pub(crate) fn detach(&self) -> Result<()> {
+        self.writer()
+            .and_then(Writer::detach)
             .map_err(|e| e.in_file(&self.path))
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_cancelled};
@@ -14,6 +15,7 @@ use crate::create::directory_of;
 use crate::description::Description;
 use crate::gate::Namer;
 use crate::lock::lock_for_writing;
+use crate::map::Map;
 use crate::node::Node;
 use crate::numbers::{shift_right, to_u64, to_usize};
 use crate::open::Opener;
@@ -23,7 +25,7 @@ use crate::qcow2::units::SUBCLUSTERS_BITS;
 use crate::{Access, Format, OpenOptions, WritableImage};
 
 /// The number of bytes to compare at once; a multiple of every cluster size.
-const PIECE_BYTES: u64 = 2 << 20;
+pub(crate) const PIECE_BYTES: u64 = 2 << 20;
 
 /// The number of runs to collect at once: 64 KiB of memory.
 const RUNS_MAX: usize = 1 << 12;
@@ -124,11 +126,11 @@ pub(crate) fn keep_contents(
         unit_bytes: to_usize(unit_bytes(image.description())),
         written: 0,
     };
-    let total = bytes_from_backing(&image, new.is_none())?;
+    let total = bytes_from_backing(image.node(), new.is_none())?;
     let told = &mut |bytes| progress(bytes, total);
     let mut at = 0;
     while at < image.device().size_bytes() {
-        let (runs, end) = runs_from_backing(&image, at, new.is_none())?;
+        let (runs, end) = runs_from_backing(image.node(), at, new.is_none())?;
         for run in runs {
             comparison.run(run, told)?;
         }
@@ -140,7 +142,7 @@ pub(crate) fn keep_contents(
 }
 
 /// Returns the unit for comparison: the unit of zero flags, but not too small.
-fn unit_bytes(description: &Description) -> u64 {
+pub(crate) fn unit_bytes(description: &Description) -> u64 {
     let unit = match &description.qcow2 {
         Some(qcow2) if qcow2.extended_l2 => shift_right(qcow2.cluster_size_bytes, SUBCLUSTERS_BITS),
         Some(qcow2) => qcow2.cluster_size_bytes,
@@ -150,9 +152,9 @@ fn unit_bytes(description: &Description) -> u64 {
 }
 
 /// Returns how much of the disk comes from the backing file.
-fn bytes_from_backing(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
+pub(crate) fn bytes_from_backing(image: &Arc<Node>, may_be_zero: bool) -> Result<u64> {
     let (mut at, mut total) = (0, 0_u64);
-    while at < image.device().size_bytes() {
+    while at < image.size_bytes() {
         let (runs, end) = runs_from_backing(image, at, may_be_zero)?;
         let bytes = runs.iter().map(|run| run.end.saturating_sub(run.start));
         total = bytes.fold(total, u64::saturating_add);
@@ -165,13 +167,13 @@ fn bytes_from_backing(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
 /// that read as zeroes if they `may_be_zero`. Adjacent runs are merged, so that they begin and end
 /// with the overlay's own clusters. Also returns the byte up to which it searched, because tables
 /// can have more runs than fit in memory.
-fn runs_from_backing(
-    image: &WritableImage,
+pub(crate) fn runs_from_backing(
+    image: &Arc<Node>,
     at: u64,
     may_be_zero: bool,
 ) -> Result<(Vec<Range<u64>>, u64)> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for run in image.map_from(at) {
+    for run in Map::from(Arc::clone(image), at) {
         let run = run?;
         if run.depth == 0 && run.present || run.zero && may_be_zero {
             continue;
@@ -184,7 +186,7 @@ fn runs_from_backing(
             _ => runs.push(run.start..end),
         }
     }
-    Ok((runs, image.device().size_bytes()))
+    Ok((runs, image.size_bytes()))
 }
 
 /// A comparison of two backing files that writes the differences into an overlay.

@@ -5,6 +5,15 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Result};
 
+/// An image on another machine, opened for reading.
+#[derive(Debug, Clone)]
+pub struct RemoteImage {
+    /// The bytes of the image.
+    pub device: Arc<dyn BlockRead>,
+    /// The version that the server names, which changes with the image.
+    pub version: Option<String>,
+}
+
 /// An opener of images on other machines: exports of NBD, objects of HTTP servers and of stores. The
 /// caller brings the clients.
 pub trait RemoteImages: Debug + Send + Sync {
@@ -12,7 +21,7 @@ pub trait RemoteImages: Debug + Send + Sync {
     ///
     /// # Errors
     /// Those of the client.
-    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>>;
+    fn open(&self, uri: &str) -> Result<RemoteImage>;
 
     /// Opens the image of a URI for writing. Nothing locks it.
     ///

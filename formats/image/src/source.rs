@@ -17,8 +17,10 @@ pub(crate) struct Source {
     pub(crate) id: Option<FileId>,
     /// The user id of the file's owner.
     pub(crate) owner: Option<u32>,
-    /// The file's identity, while it is locked.
+    /// The identity of a file, while it is locked, or of a version of an image on another machine.
     pub(crate) identity: Option<Identity>,
+    /// The version of an image on another machine.
+    pub(crate) version: Option<String>,
     pub(crate) device: Arc<dyn BlockRead>,
     /// The file of the host that the device is; `None` for a device that is not a file.
     pub(crate) host: Option<Arc<File>>,
@@ -44,6 +46,7 @@ impl Source {
             id: None,
             owner: None,
             identity: None,
+            version: None,
             device,
             host: None,
             format: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockWrite, Result};
 
+use crate::background_copy::BackgroundCopy;
 use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
@@ -84,7 +85,7 @@ impl WritableImage {
         Arc::into_inner(self.node)
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    pub(crate) const fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
@@ -112,17 +113,21 @@ impl WritableImage {
         Map::new(Arc::clone(&self.node))
     }
 
-    /// Returns the map from byte `at` of the disk on.
-    pub(crate) fn map_from(&self, at: u64) -> Map {
-        Map::from(Arc::clone(&self.node), at)
-    }
-
     /// Makes a range read as zeroes whatever backing file the image gets.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match self.node.as_ref() {
             Node::Raw(_) | Node::Mapped(..) => self.node.write_zeroes(offset, len_bytes),
             Node::Qcow2(qcow2, _) => qcow2.hide(offset, len_bytes),
         }
+    }
+
+    /// Prepares a copy of everything that the disk needs of the backing file into the image.
+    ///
+    /// # Errors
+    /// [`Unsupported`](diskfs_block::ErrorKind::Unsupported) unless the image is qcow2 without
+    /// internal snapshots: these may need the backing file, too.
+    pub fn background_copy(&self) -> Result<BackgroundCopy> {
+        BackgroundCopy::new(&self.node, &self.description)
     }
 
     /// Waits until everything that was written before is durable.

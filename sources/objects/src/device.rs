@@ -39,6 +39,8 @@ struct Shared {
     object: Arc<dyn Object>,
     /// The name for errors.
     name: String,
+    /// The validator of the version, if the server names one.
+    version: Option<String>,
     size_bytes: u64,
     blocks: Blocks,
     /// One permit for each request at once.
@@ -81,6 +83,7 @@ impl Device {
             shared: Arc::new(Shared {
                 object,
                 name: name.to_owned(),
+                version: opened.version,
                 size_bytes: opened.size_bytes,
                 blocks,
                 requests: Semaphore::new(options.max_requests.max(1)),
@@ -91,6 +94,11 @@ impl Device {
             ahead: ReadAhead::default(),
             runtime: runtime::handle()?,
         })
+    }
+
+    /// Returns the validator of the object's version, if the server names one.
+    pub fn version(&self) -> Option<&str> {
+        self.shared.version.as_deref()
     }
 
     /// Returns the number of requests and bytes until now.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use diskfs::export::fuse::{DirectHost, Direction, Host, MountId, MountPlace, Options};
-use diskfs::{Error, ErrorKind, Format, Result, create_overlay};
+use diskfs::{Error, ErrorKind, OverlaidImage, Result, create_overlay};
 use diskfs_sandbox::{BrokerClient, OtherAnswer};
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +21,12 @@ use crate::cli::target::remove_new_overlay;
 /// was taken over can mount nothing else.
 #[derive(Debug, Serialize, Deserialize)]
 enum HostRequest {
-    /// Create the overlay, which must be missing. The image has this format and size.
+    /// Create the overlay, which must be missing. The image has these properties.
     CreateOverlay {
         format: String,
         size_bytes: u64,
+        file_size_bytes: u64,
+        version: Option<String>,
     },
     /// Remove the overlay, if it was created for this mount.
     RemoveOverlay,
@@ -118,9 +120,17 @@ impl HostServer {
         let mut descriptor = None;
         match request {
             HostRequest::Mount => return self.mount(),
-            HostRequest::CreateOverlay { format, size_bytes } => {
-                self.create_overlay(&format, size_bytes)?;
-            }
+            HostRequest::CreateOverlay {
+                format,
+                size_bytes,
+                file_size_bytes,
+                version,
+            } => self.create_overlay(&OverlaidImage {
+                format: format.parse()?,
+                size_bytes,
+                file_size_bytes,
+                version,
+            })?,
             HostRequest::RemoveOverlay => self.remove_overlay(),
             HostRequest::Unmount => DirectHost.unmount(self.place()?)?,
             HostRequest::OpenRoot => descriptor = Some(DirectHost.open_root(self.place()?)?),
@@ -153,10 +163,10 @@ impl HostServer {
 
     /// Creates the overlay. The image is not opened: what the server says about it is written into
     /// a file that the server may change anyway.
-    fn create_overlay(&mut self, format: &str, size_bytes: u64) -> Result<()> {
+    fn create_overlay(&mut self, image: &OverlaidImage) -> Result<()> {
         let none = || Error::new(ErrorKind::Denied, "the mount has no overlay");
         let overlay = self.overlay.as_mut().ok_or_else(none)?;
-        create_overlay(&overlay.path, &overlay.image, format.parse()?, size_bytes)?;
+        create_overlay(&overlay.path, &overlay.image, image)?;
         overlay.is_new = true;
         Ok(())
     }
@@ -208,11 +218,15 @@ impl BrokeredHost {
         self.ask(&HostRequest::LeaveTerminal).map(drop)
     }
 
-    /// Creates the overlay of an image with this format and size.
-    pub(super) fn create_overlay(&self, format: Format, size_bytes: u64) -> Result<()> {
-        let format = format.name().to_owned();
-        self.ask(&HostRequest::CreateOverlay { format, size_bytes })
-            .map(drop)
+    /// Creates the overlay of an image.
+    pub(super) fn create_overlay(&self, image: OverlaidImage) -> Result<()> {
+        let request = HostRequest::CreateOverlay {
+            format: image.format.name().to_owned(),
+            size_bytes: image.size_bytes,
+            file_size_bytes: image.file_size_bytes,
+            version: image.version,
+        };
+        self.ask(&request).map(drop)
     }
 
     /// Removes the overlay, if it was created for this mount.

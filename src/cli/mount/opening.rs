@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use diskfs::export::fuse::{self, Mounted, Options};
-use diskfs::{Disk, Error, ErrorKind, Result};
+use diskfs::{Disk, OverlaidImage, Result};
 
 use super::contents::{reader, with_read_only_hint, writer};
 use super::host::BrokeredHost;
 use super::{Mount, Operands};
+use crate::cli::background_copy::RunningCopy;
 use crate::cli::sandbox;
 use crate::cli::session::Session;
 use crate::cli::target::remove_new_overlay;
@@ -18,6 +19,8 @@ pub(super) struct MountedDisk {
     /// The disk of a writable mount until it is closed. In a read-only mount, the filesystem keeps
     /// the images open.
     pub(super) disk: Option<Disk>,
+    /// The copy into its overlay.
+    pub(super) copy: Option<RunningCopy>,
 }
 
 /// Opens the selected filesystem and mounts it.
@@ -52,6 +55,7 @@ pub(super) fn mount(
     Ok(MountedDisk {
         mounted,
         disk: None,
+        copy: None,
     })
 }
 
@@ -61,15 +65,12 @@ fn mount_writable(
     options: Options,
     session: &mut Session,
 ) -> Result<MountedDisk> {
-    let overlay = args.write.overlay.as_deref();
+    let overlay = args.write.overlay.overlay.as_deref();
     let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
     let host = sandbox::broker().map(BrokeredHost);
     if let (Some(_), Some(host)) = (new_overlay, &host) {
         let image = operands.source.open(operands.image)?;
-        let description = image.description();
-        let unknown = || Error::new(ErrorKind::Unsupported, "unknown format").in_file(image.path());
-        let format = description.format.ok_or_else(unknown)?;
-        host.create_overlay(format, description.virtual_size_bytes)?;
+        host.create_overlay(OverlaidImage::of(image.description())?)?;
     }
     let mounted = open_and_mount(args, operands, options, session);
     mounted.inspect_err(|_| match &host {
@@ -84,13 +85,15 @@ fn open_and_mount(
     options: Options,
     session: &mut Session,
 ) -> Result<MountedDisk> {
-    let overlay = args.write.overlay.as_deref();
+    let overlay = args.write.overlay.overlay.as_deref();
     let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(with_read_only_hint)?;
+    let copy = args.write.overlay.start_copy(&disk)?;
     let mounted = mount_disk(&disk, operands, options, session)?;
     Ok(MountedDisk {
         mounted,
         disk: Some(disk),
+        copy,
     })
 }
 

@@ -57,8 +57,17 @@ pub(super) enum Connected {
     /// A TCP connection.
     Tcp,
     /// A connection of a Unix socket.
-    Unix,
+    Unix {
+        /// The version of the image, if its server names one.
+        version: Option<String>,
+    },
     Failed(Failure),
+}
+
+/// An image that the broker has opened.
+struct ServedImage {
+    server: Server,
+    version: Option<String>,
 }
 
 /// Connects a confined command to the images of its command line.
@@ -69,7 +78,7 @@ pub(crate) struct RemoteServer {
     #[cfg(feature = "objects")]
     push: Option<String>,
     /// The images that the broker has opened itself.
-    served: HashMap<(String, bool), Server>,
+    served: HashMap<(String, bool), ServedImage>,
     #[cfg(feature = "objects")]
     parts: PartServers,
     #[cfg(feature = "objects")]
@@ -121,14 +130,14 @@ impl RemoteServer {
                     return Err(refused(&registry_uri));
                 }
                 let socket = self.parts.connect(&registry_uri, &part)?;
-                Ok((Connected::Unix, socket))
+                Ok((unix(None), socket))
             }
             #[cfg(feature = "objects")]
             Request::Push(request) => {
                 if self.push.as_ref() != Some(&request.push_uri) {
                     return Err(refused(&request.push_uri));
                 }
-                Ok((Connected::Unix, self.uploads.begin(request)?))
+                Ok((unix(None), self.uploads.begin(request)?))
             }
         }
     }
@@ -146,28 +155,35 @@ impl RemoteServer {
         if let Some(uri) = unencrypted(&remote_uri)? {
             return Ok(match uri.dial(CONNECT_TIMEOUT)? {
                 Connection::Tcp(socket) => (Connected::Tcp, socket.into()),
-                Connection::Unix(socket) => (Connected::Unix, socket.into()),
+                Connection::Unix(socket) => (unix(None), socket.into()),
             });
         }
         let (ours, theirs) = UnixStream::pair()?;
-        self.server_of((remote_uri, is_written))?.serve(ours)?;
-        Ok((Connected::Unix, theirs.into()))
+        let served = self.served_image((remote_uri, is_written))?;
+        served.server.serve(ours)?;
+        Ok((unix(served.version.clone()), theirs.into()))
     }
 
-    /// Returns the server of an image that the broker opens itself.
-    fn server_of(&mut self, image: (String, bool)) -> Result<&Server> {
+    /// Returns an image that the broker opens itself, with its server.
+    fn served_image(&mut self, image: (String, bool)) -> Result<&ServedImage> {
         let entry = match self.served.entry(image) {
             Entry::Occupied(entry) => return Ok(entry.into_mut()),
             Entry::Vacant(entry) => entry,
         };
         let (uri, is_written) = entry.key();
-        let export = if *is_written {
-            Export::writable("", DirectImages.open_writable(uri)?)
+        let (export, version) = if *is_written {
+            (Export::writable("", DirectImages.open_writable(uri)?), None)
         } else {
-            Export::read_only("", DirectImages.open(uri)?)
+            let image = DirectImages.open(uri)?;
+            (Export::read_only("", image.device), image.version)
         };
-        Ok(entry.insert(Server::start(vec![export], Options::default())?))
+        let server = Server::start(vec![export], Options::default())?;
+        Ok(entry.insert(ServedImage { server, version }))
     }
+}
+
+const fn unix(version: Option<String>) -> Connected {
+    Connected::Unix { version }
 }
 
 /// Returns the error for an image that the command line does not name.

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use diskfs::RemoteImages;
 use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::Connection;
 use diskfs::nbd::client::{Connect, Nbd, Options};
+use diskfs::{RemoteImage, RemoteImages};
 #[cfg(feature = "objects")]
 use diskfs_oci::{RegistryName, RegistryPart};
 use diskfs_sandbox::BrokerClient;
@@ -37,6 +37,8 @@ struct Connector {
     /// The request to the broker.
     request: Vec<u8>,
     has_broker_ended: AtomicBool,
+    /// The version of the image, after the first answer.
+    version: OnceLock<Option<String>>,
 }
 
 impl Connector {
@@ -54,7 +56,10 @@ impl Connect for Connector {
         match self.ask()? {
             (Connected::Failed(failure), _) => Err(failure.into()),
             (Connected::Tcp, Some(socket)) => Ok(Connection::Tcp(socket.into())),
-            (Connected::Unix, Some(socket)) => Ok(Connection::Unix(socket.into())),
+            (Connected::Unix { version }, Some(socket)) => {
+                self.version.get_or_init(|| version);
+                Ok(Connection::Unix(socket.into()))
+            }
             (_, None) => Err(Error::new(ErrorKind::Io, "the broker sent no connection")),
         }
     }
@@ -65,7 +70,7 @@ impl Connect for Connector {
 }
 
 impl BrokeredImages {
-    fn connect(&self, uri: &str, is_written: bool) -> Result<Nbd> {
+    fn connect(&self, uri: &str, is_written: bool) -> Result<(Nbd, Option<String>)> {
         let (export, request_timeout) = match unencrypted(uri)? {
             Some(uri) => (uri.export, Options::default().request_timeout),
             None => (String::new(), BROKER_TIMEOUT),
@@ -84,7 +89,7 @@ impl BrokeredImages {
         name: &str,
         export: &str,
         request_timeout: Duration,
-    ) -> Result<Nbd> {
+    ) -> Result<(Nbd, Option<String>)> {
         let options = Options {
             request_timeout,
             ..Options::default()
@@ -93,8 +98,11 @@ impl BrokeredImages {
             broker: Arc::clone(&self.0),
             request,
             has_broker_ended: AtomicBool::new(false),
+            version: OnceLock::new(),
         });
-        Nbd::connect_by(connector, name, export, options)
+        let by: Arc<dyn Connect> = connector.clone();
+        let nbd = Nbd::connect_by(by, name, export, options)?;
+        Ok((nbd, connector.version.get().cloned().flatten()))
     }
 
     /// Opens a part of an OCI image in a registry.
@@ -105,18 +113,25 @@ impl BrokeredImages {
             part: part.to_string(),
         };
         let request = serde_json::to_vec(&request).map_err(io::Error::from)?;
-        let part = self.connect_by(request, &shown(uri), "", BROKER_TIMEOUT)?;
+        let (part, _) = self.connect_by(request, &shown(uri), "", BROKER_TIMEOUT)?;
         Ok(Arc::new(part))
     }
 }
 
 impl RemoteImages for BrokeredImages {
-    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
+    fn open(&self, uri: &str) -> Result<RemoteImage> {
         #[cfg(feature = "objects")]
         if RegistryName::is_uri(uri) {
-            return open_disk(uri, &|part| self.open_part(uri, part));
+            return Ok(RemoteImage {
+                device: open_disk(uri, &|part| self.open_part(uri, part))?,
+                version: None,
+            });
         }
-        Ok(Arc::new(self.connect(uri, false)?))
+        let (device, version) = self.connect(uri, false)?;
+        Ok(RemoteImage {
+            device: Arc::new(device),
+            version,
+        })
     }
 
     fn open_writable(&self, uri: &str) -> Result<Arc<dyn BlockWrite>> {
@@ -124,6 +139,6 @@ impl RemoteImages for BrokeredImages {
         if RegistryName::is_uri(uri) {
             return DirectImages.open_writable(uri); // It fails without a connection.
         }
-        writable(self.connect(uri, true)?)
+        writable(self.connect(uri, true)?.0)
     }
 }

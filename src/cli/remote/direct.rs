@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use diskfs::RemoteImages;
-use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+use diskfs::block::{BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::client::{Nbd, Options, Uri};
+use diskfs::{RemoteImage, RemoteImages};
 use diskfs_oci::RegistryName;
 
 #[cfg(feature = "objects")]
@@ -22,9 +22,12 @@ fn connect(uri: &str) -> Result<Nbd> {
 }
 
 impl RemoteImages for DirectImages {
-    fn open(&self, uri: &str) -> Result<Arc<dyn BlockRead>> {
+    fn open(&self, uri: &str) -> Result<RemoteImage> {
         if Uri::is_uri(uri) {
-            return Ok(Arc::new(connect(uri)?));
+            return Ok(RemoteImage {
+                device: Arc::new(connect(uri)?),
+                version: None,
+            });
         }
         open_object(uri)
     }
@@ -45,18 +48,24 @@ impl RemoteImages for DirectImages {
 
 /// Opens an object of an HTTP server or of a store, or the disk of an OCI image.
 #[cfg(feature = "objects")]
-fn open_object(uri: &str) -> Result<Arc<dyn BlockRead>> {
+fn open_object(uri: &str) -> Result<RemoteImage> {
     use diskfs::objects::{Device, Options};
 
     if RegistryName::is_uri(uri) {
-        return super::registry::open_direct(uri);
+        return Ok(RemoteImage {
+            device: super::registry::open_direct(uri)?,
+            version: None,
+        });
     }
     let options = Options {
         disk_cache: disk_cache()?,
         ..Options::default()
     };
     let device = Device::open(uri, &super::shown(uri), &options)?;
-    Ok(Arc::new(device))
+    Ok(RemoteImage {
+        version: device.version().map(Into::into),
+        device: Arc::new(device),
+    })
 }
 
 /// Opens the cache on disk that the configuration names.
@@ -72,7 +81,7 @@ pub(super) fn disk_cache() -> Result<Option<diskfs::objects::DiskCache>> {
 }
 
 #[cfg(not(feature = "objects"))]
-fn open_object(_: &str) -> Result<Arc<dyn BlockRead>> {
+fn open_object(_: &str) -> Result<RemoteImage> {
     let reason = "this program was built without HTTP and object stores";
     Err(Error::new(ErrorKind::Unsupported, reason))
 }

@@ -296,6 +296,16 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
                 identity: identity(),
             }));
         }
+        BackingCheck::Remote {
+            version,
+            file_size_bytes,
+        } => {
+            let version = version.as_deref();
+            return Ok(Some(Base {
+                size_bytes: None,
+                identity: version.map(|version| Identity::of_version(version, *file_size_bytes)),
+            }));
+        }
         BackingCheck::Skip => return Ok(None),
     };
     let options = OpenOptions {

@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::beneath::open_checked;
 use super::{Access, Gate, NamedFor, Namer, Policy};
+use crate::uri;
 
 const CLOSED_HINT: &str = "omit --no-backing (in the configuration: `backing = \"none\"`) to open it, or use --allow-backing DIR";
 
@@ -132,10 +133,23 @@ impl Request<'_> {
             Some((protocol, rest)) if rest.starts_with(b":") => {
                 let shown = String::from_utf8_lossy(protocol).escape_debug().to_string();
                 let why = format!("`{shown}:` is a protocol, not a plain path");
-                Err(self.denied(&why, self.plain_hint()))
+                let hint = self
+                    .remote_hint()
+                    .unwrap_or_else(|| self.plain_hint().into());
+                Err(self.denied(&why, hint))
             }
             _ => Ok(Path::new(OsStr::from_bytes(self.name))),
         }
+    }
+
+    /// Returns the way to use an overlay of an image on another machine.
+    fn remote_hint(&self) -> Option<Cow<'static, str>> {
+        let is_backing = self.what == NamedFor::Backing;
+        let name = is_backing.then(|| Path::new(OsStr::from_bytes(self.name)));
+        let uri = name.and_then(uri::of)?.escape_debug();
+        let image = self.image.path.display();
+        let hint = format!("name both: `diskfs mount --overlay {image} {uri} MOUNTPOINT`");
+        Some(hint.into())
     }
 
     /// Returns the resolved directories below which files may be opened. Missing directories allow

@@ -17,6 +17,8 @@ const VERSION: u32 = 1;
 const STATE_HOLDS: u32 = 0;
 /// The state of the backing file is unknown, or it is being changed through this overlay.
 const STATE_VOID: u32 = 1;
+/// The image has everything that it needs of the backing file, and does not name it any more.
+const STATE_COPIED: u32 = 2;
 /// The offset of the state in the record.
 const STATE_AT: u64 = 4;
 
@@ -58,6 +60,20 @@ impl BaseRecord {
             nanoseconds: self.raw.nanoseconds.get(),
         })
     }
+
+    /// Returns true if the backing file `name` was copied into the image.
+    pub(crate) fn is_copied(&self, name: &[u8]) -> bool {
+        self.raw.state.get() == STATE_COPIED && self.raw.name_hash.get() == hash(name)
+    }
+}
+
+/// Encodes a record of the backing file `name`, which was copied into the image.
+pub(crate) fn encode_copied(name: &[u8]) -> Vec<u8> {
+    let copied = RawRecord {
+        state: STATE_COPIED.into(),
+        ..raw(name, None)
+    };
+    copied.as_bytes().to_vec()
 }
 
 /// Encodes a record for the backing file `name`, as it is stored. Without an identity the record is
@@ -121,7 +137,7 @@ fn set_state(file: &dyn BlockWrite, record: &BaseRecord, state: u32) -> Result<(
 }
 
 /// Hashes a name with 64-bit FNV-1a. It only distinguishes names and does not resist attacks.
-fn hash(name: &[u8]) -> u64 {
+pub(crate) fn hash(name: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     name.iter().fold(BASIS, |hash, byte| {

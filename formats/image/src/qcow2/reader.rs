@@ -1,6 +1,7 @@
 //! Reading the guest's bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use diskfs_block::{BlockRead, Error, Result};
 
@@ -20,7 +21,33 @@ pub(crate) struct Reader {
     /// True if the data in the file is encrypted, so that unwritten parts would decrypt to noise.
     pub(crate) is_encrypted: bool,
     pub(crate) compressed: CompressedClusters,
-    pub(crate) backing: Option<Arc<dyn Layer>>,
+    pub(crate) backing: Backing,
+}
+
+/// The backing file, if there is one, until the image is detached from it.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    layer: Option<Arc<dyn Layer>>,
+    is_detached: AtomicBool,
+}
+
+impl Backing {
+    pub(crate) const fn new(layer: Option<Arc<dyn Layer>>) -> Self {
+        Self {
+            layer,
+            is_detached: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<&dyn Layer> {
+        let is_detached = self.is_detached.load(Ordering::Acquire);
+        self.layer.as_deref().filter(|_| !is_detached)
+    }
+
+    /// Lets everything that the image does not store read as zeroes.
+    pub(crate) fn detach(&self) {
+        self.is_detached.store(true, Ordering::Release);
+    }
 }
 
 /// The largest number of runs to prefetch in one call. Looking up more would be wasted if the
@@ -150,7 +177,7 @@ impl Reader {
     }
 
     fn read_backing(&self, at: GuestOffset, buf: &mut [u8]) -> Result<()> {
-        let Some(backing) = &self.backing else {
+        let Some(backing) = self.backing.get() else {
             buf.fill(0);
             return Ok(());
         };
@@ -187,7 +214,7 @@ impl Reader {
     }
 
     fn backing_will_need(&self, at: GuestOffset, run: Run) {
-        if let Some(backing) = &self.backing {
+        if let Some(backing) = self.backing.get() {
             backing.will_need(at.0, run.len_bytes);
         }
     }

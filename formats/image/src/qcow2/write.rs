@@ -23,6 +23,7 @@ mod l2_update;
 mod marks;
 mod metadata;
 mod plan;
+mod populate;
 mod refcount_block;
 mod refcount_table;
 mod requests;
@@ -49,7 +50,7 @@ use crate::qcow2::units::{Geometry, GuestOffset, HostOffset};
 use crate::qcow2::write::bitmaps::Recorder;
 use crate::qcow2::write::header_update::Started;
 use crate::qcow2::write::metadata::{Locked, Metadata};
-use crate::qcow2::write::plan::Planned;
+use crate::qcow2::write::plan::{PlanFor, Planned};
 use crate::qcow2::write::requests::Requests;
 
 /// The writer of an image.
@@ -158,7 +159,7 @@ impl Writer {
             if let Some(done) = self.write_in_place(at, buf)? {
                 return Ok(done);
             }
-            if let Planned::Allocation(plan) = self.plan(at, to_u64(buf.len()))? {
+            if let Planned::Allocation(plan) = self.plan(at, to_u64(buf.len()), PlanFor::Write)? {
                 let done = plan.len_bytes();
                 let front = buf.get(..to_usize(done)).unwrap_or(buf);
                 self.carry_out(&plan, front)?;

@@ -80,10 +80,10 @@ impl Writer {
     }
 
     fn is_backing_zero(&self, at: GuestOffset, len_bytes: u64) -> Result<bool> {
-        let Some(backing) = &self.reader.backing else {
+        let Some(backing) = self.reader.backing.get() else {
             return Ok(true);
         };
-        let there = backing_len(backing.as_ref(), at.0, len_bytes);
+        let there = backing_len(backing, at.0, len_bytes);
         if there == 0 {
             return Ok(true);
         }

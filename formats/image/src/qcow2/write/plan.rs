@@ -18,10 +18,19 @@ use crate::qcow2::write::metadata::Locked;
 /// surrounding data stay small and others do not wait long.
 const PLAN_MAX_BYTES: u64 = 16 << 20;
 
+/// The purpose of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PlanFor {
+    /// New bytes of the guest.
+    Write,
+    /// The bytes of the backing file, only where the image stores nothing itself.
+    Copy,
+}
+
 /// The outcome of planning.
 #[derive(Debug)]
 pub(super) enum Planned {
-    /// Another thread allocated the clusters meanwhile; write in place.
+    /// Another thread allocated the clusters meanwhile: write in place, or copy nothing.
     InPlace,
     Allocation(Plan),
 }
@@ -92,7 +101,12 @@ const fn place_of_entry(entry: &L2Entry) -> InPlaceCluster {
 impl Writer {
     /// Finds clusters for the front of the range that [`write_in_place`](Self::write_in_place)
     /// could not write.
-    pub(super) fn plan(&self, at: GuestOffset, len_bytes: u64) -> Result<Planned> {
+    pub(super) fn plan(
+        &self,
+        at: GuestOffset,
+        len_bytes: u64,
+        purpose: PlanFor,
+    ) -> Result<Planned> {
         let geometry = self.geometry();
         let bits = geometry.cluster_bits();
         let first = shift_right(at.0, bits);
@@ -111,7 +125,13 @@ impl Writer {
         let end = shift_right(limit.0.saturating_sub(1), bits).saturating_add(1);
         let end = locked.next_in_flight(first, end);
         let has = place_of_entry(&entry);
-        let alike = self.alike(&locked, &slice, first..end, has)?;
+        let mut alike = self.alike(&locked, &slice, first..end, has)?;
+        if purpose == PlanFor::Copy {
+            alike = self.unallocated(&locked, &slice, alike, at.0..limit.0)?;
+            if alike.is_empty() {
+                return Ok(Planned::InPlace);
+            }
+        }
         let (clusters, placement, host) = match has {
             InPlaceCluster::At(host) => (alike, Placement::Given, host),
             InPlaceCluster::None if self.external.is_some() => (
@@ -148,6 +168,29 @@ impl Writer {
             && touched
                 .clone()
                 .all(|i| cluster.kind_of(i) == SubclusterKind::Data)
+    }
+
+    /// Returns the clusters from the first on in which nothing of the bytes is stored.
+    fn unallocated(
+        &self,
+        locked: &Locked<'_>,
+        slice: &TableSlice,
+        clusters: Range<u64>,
+        bytes: Range<u64>,
+    ) -> Result<Range<u64>> {
+        let cluster_size = self.geometry().cluster_size();
+        for cluster in clusters.clone() {
+            let start = cluster.saturating_mul(cluster_size);
+            let end = start.saturating_add(cluster_size).min(bytes.end);
+            let L2Entry::Standard(entry) = locked.entry(slice, GuestOffset(start))? else {
+                return Ok(clusters.start..cluster);
+            };
+            let is_stored = |i| entry.kind_of(i) != SubclusterKind::Unallocated;
+            if self.subclusters(start.max(bytes.start)..end).any(is_stored) {
+                return Ok(clusters.start..cluster);
+            }
+        }
+        Ok(clusters)
     }
 
     /// Returns the subclusters of a range within one cluster.

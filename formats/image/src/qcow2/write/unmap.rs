@@ -103,7 +103,7 @@ impl Writer {
         let end = offset.saturating_add(len_bytes);
         let whole = self.whole_units(offset, end, self.geometry().cluster_bits());
         // Without a zero flag the backing file would become visible again.
-        let would_reveal = !self.has_zero_flag() && self.reader.backing.is_some();
+        let would_reveal = !self.has_zero_flag() && self.reader.backing.get().is_some();
         if whole.is_empty() || would_reveal {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Writer {
         if self.is_external_raw() {
             return self.zero_external(range);
         }
-        if !self.has_zero_flag() && self.reader.backing.is_some() {
+        if !self.has_zero_flag() && self.reader.backing.get().is_some() {
             return self.zero_as_data(range.start..range.end.min(self.size_bytes));
         }
         self.unmap(range, Unmap::Zero)
@@ -230,7 +230,7 @@ impl Writer {
 
     /// Returns true if no backing file shows through at `at`.
     fn has_no_backing_data(&self, at: GuestOffset) -> bool {
-        let backing = self.reader.backing.as_ref();
+        let backing = self.reader.backing.get();
         backing.is_none_or(|backing| backing.size_bytes() <= at.0)
     }
 }
