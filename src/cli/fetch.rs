@@ -25,8 +25,9 @@ use target::{NewTarget, Place};
 ///
 /// The file is fetched by several requests at once, and blocks of zeroes are stored as holes. All of
 /// it is of one version: if it changes on the server meanwhile, the copy fails. FILE appears only
-/// when it is complete, its checksum is the expected one, and it is durable. `diskfs import`
-/// makes an image of another format.
+/// when it is complete, its checksum is the expected one, and it is durable. `diskfs serve images`
+/// sends files compressed, and doesn't send their holes. `diskfs import` makes an image of another
+/// format.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The URL is one of http, https, s3, gs or az. Credentials come from the environment and

@@ -1,6 +1,7 @@
 //! `diskfs serve images`, by the clients of others and our own.
 
 mod nbd;
+mod slices;
 
 use std::fs;
 use std::io::{Read, Write};

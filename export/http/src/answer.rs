@@ -1,19 +1,15 @@
 //! The answers to requests.
 
-use std::convert::Infallible;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_TYPE, ETAG, RANGE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, ETAG, RANGE, WWW_AUTHENTICATE,
 };
-use http::response::Builder;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
 use tokio::sync::Notify;
 
@@ -23,13 +19,14 @@ use crate::conditions::{Outcome, allows_ranges, evaluate};
 use crate::images::{Image, Images};
 use crate::listing::Lister;
 use crate::range::Requested;
+use crate::response::{
+    AnswerBody, content_range, empty, finish, missing, stopped, text, whole, without_body,
+};
+use crate::slice::{self, Slice};
 
 /// The text between the parts of an answer with several ranges. It is no secret, and a file that
 /// contains it does no harm: the length of each part is known.
 const BOUNDARY: &str = "diskfs-part-boundary-7c1f4d0a";
-
-/// The body of an answer.
-pub(crate) type AnswerBody = BoxBody<Bytes, io::Error>;
 
 /// The state that all connections share.
 #[derive(Debug)]
@@ -64,19 +61,32 @@ pub(crate) async fn answer<B: Sync>(
     let Ok(name) = name.map(std::borrow::Cow::into_owned) else {
         return missing();
     };
+    let slice = request.uri().query().and_then(slice::of_query);
+    let slice = slice.map(str::to_owned);
+    let takes_zstd = slice::takes_zstd(request.headers());
     let ours = Arc::clone(shared);
     let opened = tokio::task::spawn_blocking(move || {
-        let client = ours.access.client(authorization.as_ref());
-        client.map_or(Ok(Opened::Missing), |client| open(&ours, &name, &client))
+        let Some(client) = ours.access.client(authorization.as_ref()) else {
+            return Ok(Opened::Missing);
+        };
+        match (open(&ours, &name, &client)?, slice) {
+            (Opened::Image(image), Some(asked)) => {
+                let slice = Slice::of(image, &asked, takes_zstd)?;
+                Ok(slice.map_or(Opened::NoSlice, Opened::Slice))
+            }
+            (opened, _) => Ok(opened),
+        }
     });
     let opened = opened.await.unwrap_or_else(|e| Err(io::Error::other(e)));
     let mut response = match opened {
         Ok(Opened::List(list)) => {
             let builder = Response::builder().header(CACHE_CONTROL, "no-cache");
             let builder = builder.header(CONTENT_TYPE, "application/json");
-            finish(builder, Full::from(list).map_err(never).boxed())
+            finish(builder, whole(list))
         }
         Ok(Opened::Image(image)) => send(image, request.headers(), is_head, stalled),
+        Ok(Opened::Slice(slice)) => slice.send(request.headers(), is_head, stalled),
+        Ok(Opened::NoSlice) => slice::missing(),
         Ok(Opened::Missing) => missing(),
         Err(error) => {
             tracing::warn!(%error, "a request failed");
@@ -95,6 +105,9 @@ pub(crate) async fn answer<B: Sync>(
 enum Opened {
     List(String),
     Image(Image),
+    Slice(Slice),
+    /// A slice that the image doesn't have.
+    NoSlice,
     /// No image, or one that the client may not read: a client does not learn which.
     Missing,
 }
@@ -121,14 +134,11 @@ fn send(
     let builder = Response::builder()
         .header(ETAG, &etag)
         .header(ACCEPT_RANGES, "bytes")
+        .header(slice::LIMIT, slice::MAX_BYTES)
         .header(CACHE_CONTROL, "no-cache");
-    match evaluate(headers, &etag) {
-        Outcome::Proceed => {}
-        Outcome::NotModified => return empty(builder, StatusCode::NOT_MODIFIED),
-        Outcome::Failed => {
-            let said = "the image has another version\n";
-            return text(builder, StatusCode::PRECONDITION_FAILED, said);
-        }
+    let outcome = evaluate(headers, &etag);
+    if outcome != Outcome::Proceed {
+        return stopped(builder, outcome);
     }
     let range = headers.get(RANGE).and_then(|value| value.to_str().ok());
     let range = range.filter(|_| !is_head && allows_ranges(headers, &etag));
@@ -172,17 +182,9 @@ fn send(
     let len_bytes = pieces.iter().map(Piece::len_bytes);
     let builder = builder.header(CONTENT_LENGTH, len_bytes.fold(0, u64::saturating_add));
     if is_head {
-        return finish(builder, Full::default().map_err(never).boxed());
+        return empty(builder);
     }
     finish(builder, FileBody::new(image, pieces, stalled).boxed())
-}
-
-fn content_range(range: &Range<u64>, size_bytes: u64) -> String {
-    format!(
-        "bytes {}-{}/{size_bytes}",
-        range.start,
-        range.end.saturating_sub(1)
-    )
 }
 
 /// Returns the pieces of an answer with several ranges (RFC 9110, section 14.6).
@@ -199,52 +201,4 @@ fn multipart(parts: &[Range<u64>], size_bytes: u64) -> Vec<Piece> {
     }
     pieces.push(Piece::Text(format!("\r\n--{BOUNDARY}--\r\n").into()));
     pieces
-}
-
-fn missing() -> Response<AnswerBody> {
-    text(
-        Response::builder(),
-        StatusCode::NOT_FOUND,
-        "no such image\n",
-    )
-}
-
-fn text(builder: Builder, status: StatusCode, said: &'static str) -> Response<AnswerBody> {
-    let builder = builder.status(status).header(CONTENT_TYPE, "text/plain");
-    finish(builder, Full::from(said).map_err(never).boxed())
-}
-
-fn empty(builder: Builder, status: StatusCode) -> Response<AnswerBody> {
-    finish(
-        builder.status(status),
-        Full::default().map_err(never).boxed(),
-    )
-}
-
-fn finish(builder: Builder, body: AnswerBody) -> Response<AnswerBody> {
-    let built = builder.header(X_CONTENT_TYPE_OPTIONS, "nosniff").body(body);
-    built.unwrap_or_else(|error| {
-        // Only if a header had characters that none of ours has.
-        tracing::warn!(%error, "an answer could not be made");
-        let mut response = Response::new(Full::default().map_err(never).boxed());
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        response
-    })
-}
-
-/// Removes the body of an answer to HEAD, whose length stays stated.
-fn without_body(response: &mut Response<AnswerBody>) {
-    use hyper::body::Body as _;
-    let len_bytes = response.body().size_hint().exact();
-    if let Some(len_bytes) = len_bytes.filter(|_| !response.headers().contains_key(CONTENT_LENGTH))
-    {
-        response
-            .headers_mut()
-            .insert(CONTENT_LENGTH, len_bytes.into());
-    }
-    *response.body_mut() = Full::default().map_err(never).boxed();
-}
-
-fn never(never: Infallible) -> io::Error {
-    match never {}
 }

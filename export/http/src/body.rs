@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,8 +12,8 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use crate::frame;
 use crate::images::Image;
-use crate::version::Version;
 
 /// The number of bytes that are read from a file at once.
 const CHUNK_BYTES: u64 = 512 << 10;
@@ -29,23 +28,35 @@ pub(crate) enum Piece {
     Text(Bytes),
     /// A range of the file.
     File(Range<u64>),
+    /// A range of the file, compressed.
+    Packed(Range<u64>),
+}
+
+/// A part of a body.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Bytes,
+    /// The length before the compression.
+    plain_bytes: u64,
 }
 
 impl Piece {
-    /// Returns the length in bytes.
+    /// Returns the length in bytes, before the compression.
     pub(crate) fn len_bytes(&self) -> u64 {
         match self {
             Self::Text(text) => diskfs_block::len_of(text),
-            Self::File(range) => range.end.saturating_sub(range.start),
+            Self::File(range) | Self::Packed(range) => range.end.saturating_sub(range.start),
         }
     }
 }
 
-/// A body of known length.
+/// A body. Its length is known unless a piece is compressed.
 #[derive(Debug)]
 pub(crate) struct FileBody {
-    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    chunks: mpsc::Receiver<io::Result<Chunk>>,
+    /// The number of bytes that are left, before the compression.
     left_bytes: u64,
+    is_packed: bool,
 }
 
 impl FileBody {
@@ -54,6 +65,7 @@ impl FileBody {
     pub(crate) fn new(image: Image, pieces: Vec<Piece>, stalled: Arc<Notify>) -> Self {
         let lens = pieces.iter().map(Piece::len_bytes);
         let left_bytes = lens.fold(0, u64::saturating_add);
+        let is_packed = pieces.iter().any(|it| matches!(it, Piece::Packed(_)));
         let (sender, chunks) = mpsc::channel(1);
         tokio::spawn(async move {
             let image = Arc::new(image);
@@ -63,7 +75,11 @@ impl FileBody {
                 }
             }
         });
-        Self { chunks, left_bytes }
+        Self {
+            chunks,
+            left_bytes,
+            is_packed,
+        }
     }
 }
 
@@ -71,50 +87,52 @@ impl FileBody {
 async fn send(
     image: &Arc<Image>,
     piece: Piece,
-    sender: &mpsc::Sender<io::Result<Bytes>>,
+    sender: &mpsc::Sender<io::Result<Chunk>>,
     stalled: &Notify,
 ) -> Option<()> {
-    let range = match piece {
-        Piece::Text(text) => return give(Ok(text), sender, stalled).await,
-        Piece::File(range) => range,
+    let plain_bytes = piece.len_bytes();
+    let (mut range, is_packed) = match piece {
+        Piece::Text(bytes) => {
+            let chunk = Chunk { bytes, plain_bytes };
+            return give(Ok(chunk), sender, stalled).await;
+        }
+        Piece::File(range) => (range, false),
+        Piece::Packed(range) => (range, true),
     };
-    let mut at = range.start;
-    while at < range.end {
-        let end = at.saturating_add(CHUNK_BYTES).min(range.end);
-        let (image, part) = (Arc::clone(image), at..end);
-        let read = tokio::task::spawn_blocking(move || read(&image, &part)).await;
+    while !range.is_empty() {
+        let (image, rest) = (Arc::clone(image), range.clone());
+        let read = tokio::task::spawn_blocking(move || read(&image, &rest, is_packed)).await;
         let chunk = read.unwrap_or_else(|_| Err(io::Error::other("reading panicked")));
-        if let Err(error) = &chunk {
-            tracing::warn!(%error, "an answer ends early");
-        }
-        let failed = chunk.is_err();
+        let done = chunk.as_ref().map(|chunk| chunk.plain_bytes);
+        let done = done.inspect_err(|error| tracing::warn!(%error, "an answer ends early"));
+        let done = done.ok();
         give(chunk, sender, stalled).await?;
-        if failed {
-            return None;
-        }
-        at = end;
+        range.start = range.start.saturating_add(done?);
     }
     Some(())
 }
 
 async fn give(
-    chunk: io::Result<Bytes>,
-    sender: &mpsc::Sender<io::Result<Bytes>>,
+    chunk: io::Result<Chunk>,
+    sender: &mpsc::Sender<io::Result<Chunk>>,
     stalled: &Notify,
 ) -> Option<()> {
     let sent = timeout(CHUNK_TIMEOUT, sender.send(chunk)).await;
     sent.inspect_err(|_| stalled.notify_one()).ok()?.ok()
 }
 
-/// Reads a part of an image, of the version that was opened.
-fn read(image: &Image, range: &Range<u64>) -> io::Result<Bytes> {
-    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
-    let mut chunk = vec![0; len];
-    image.file.read_exact_at(&mut chunk, range.start)?;
-    if Version::of(&image.file.metadata()?) != image.version {
-        return Err(io::Error::other("the image has changed"));
-    }
-    Ok(chunk.into())
+/// Reads the first chunk of a part of an image.
+fn read(image: &Image, range: &Range<u64>, is_packed: bool) -> io::Result<Chunk> {
+    let (bytes, end) = if is_packed {
+        frame::first(image, range)?
+    } else {
+        let end = range.start.saturating_add(CHUNK_BYTES).min(range.end);
+        (image.read(&(range.start..end))?.into(), end)
+    };
+    Ok(Chunk {
+        bytes,
+        plain_bytes: end.saturating_sub(range.start),
+    })
 }
 
 impl Body for FileBody {
@@ -127,12 +145,12 @@ impl Body for FileBody {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let chunk = std::task::ready!(self.chunks.poll_recv(context));
         if let Some(Ok(chunk)) = &chunk {
-            self.left_bytes = self.left_bytes.saturating_sub(diskfs_block::len_of(chunk));
+            self.left_bytes = self.left_bytes.saturating_sub(chunk.plain_bytes);
         }
         let frame = match chunk {
             // The client must not take a part for the whole.
             None if self.left_bytes > 0 => Some(Err(io::Error::other("the answer is incomplete"))),
-            other => other.map(|chunk| chunk.map(Frame::data)),
+            other => other.map(|chunk| chunk.map(|chunk| Frame::data(chunk.bytes))),
         };
         Poll::Ready(frame)
     }
@@ -142,6 +160,9 @@ impl Body for FileBody {
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.is_packed {
+            return SizeHint::default();
+        }
         SizeHint::with_exact(self.left_bytes)
     }
 }

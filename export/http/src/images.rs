@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use diskfs_block::{Error, Result};
-use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2, seek};
 use rustix::io::Errno;
 
 use crate::version::Version;
@@ -27,6 +29,42 @@ pub struct Image {
     pub file: File,
     /// The version of the file.
     pub version: Version,
+}
+
+impl Image {
+    /// Reads a part, of the version that was opened.
+    pub(crate) fn read(&self, range: &Range<u64>) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, range.start)?;
+        self.check()?;
+        Ok(bytes)
+    }
+
+    /// Fails if the file has another version than the one that was opened.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if Version::of(&self.file.metadata()?) == self.version {
+            return Ok(());
+        }
+        Err(io::Error::other("the image has changed"))
+    }
+
+    /// Returns the first byte of a range that is in no hole, or its end.
+    pub(crate) fn next_data(&self, range: &Range<u64>) -> u64 {
+        match seek(&self.file, SeekFrom::Data(range.start)) {
+            Ok(data) => data.clamp(range.start, range.end),
+            // No data from here to the end (lseek(2)).
+            Err(Errno::NXIO) => range.end,
+            // A host filesystem without holes.
+            Err(_) => range.start,
+        }
+    }
+
+    /// Returns the first byte of a range that is in a hole, or its end.
+    pub(crate) fn next_hole(&self, range: &Range<u64>) -> u64 {
+        let hole = seek(&self.file, SeekFrom::Hole(range.start));
+        hole.map_or(range.end, |hole| hole.clamp(range.start, range.end))
+    }
 }
 
 impl Images {

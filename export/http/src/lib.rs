@@ -1,8 +1,9 @@
 //! An HTTP server of disk images.
 //!
 //! A [`Server`] offers the files of one directory, read-only: `GET /` lists them as JSON, and `GET
-//! /NAME` and `HEAD /NAME` send one of them, whole or by ranges (RFC 9110). Each version of a file
-//! has a strong `ETag`, and an answer has bytes of one version only.
+//! /NAME` and `HEAD /NAME` send one of them, whole or by ranges (RFC 9110). `GET
+//! /NAME?bytes=FIRST-LAST` sends a part that may be compressed. Each version of a file has a strong
+//! `ETag`, and an answer has bytes of one version only.
 //!
 //! # Limits
 //!
@@ -22,11 +23,14 @@ mod answer;
 mod body;
 mod conditions;
 mod connection;
+mod frame;
 mod images;
 mod listing;
 mod pattern;
 mod range;
+mod response;
 mod server;
+mod slice;
 mod tls;
 mod version;
 

@@ -50,7 +50,7 @@ impl Requested {
 }
 
 /// Parses `FIRST-LAST`, `FIRST-` or `-COUNT`. Returns an empty range if the file has no such bytes.
-fn parse_one(text: &str, size_bytes: u64) -> Option<Range<u64>> {
+pub(crate) fn parse_one(text: &str, size_bytes: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     if first.is_empty() {
         let count = number(last)?;

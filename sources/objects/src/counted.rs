@@ -14,7 +14,8 @@ use crate::object::{Fetching, Object};
 pub struct Statistics {
     /// The number of ranges that arrived.
     pub requests: u64,
-    /// The number of bytes that arrived.
+    /// The number of bytes that arrived, as they are in the object: on their way, they may have been
+    /// compressed.
     pub bytes: u64,
 }
 

@@ -5,6 +5,8 @@ pub(crate) mod client;
 mod content_range;
 mod credentials;
 pub(crate) mod netrc;
+mod slices;
+mod unpacker;
 mod version;
 
 use std::ops::Range;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use diskfs_block::{Error, Result};
-use reqwest::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, IF_MATCH, IF_RANGE, RANGE};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 
 use crate::object::{FetchError, Fetching, Object, Opened};
@@ -22,6 +24,7 @@ use crate::retry::with_retries;
 use crate::runtime;
 use answer::{Part, body, check, failure};
 use credentials::Credentials;
+use slices::Slices;
 use version::Version;
 
 /// The number of bytes of the first request, which finds out the size.
@@ -47,6 +50,7 @@ struct HttpObject {
     place: Arc<Place>,
     version: Version,
     size_bytes: u64,
+    slices: Option<Slices>,
 }
 
 /// Opens the object of a URL.
@@ -68,7 +72,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
             let place = Arc::clone(&place);
             async move { place.first().await }
         };
-        let (part, version) = with_retries(timeout, first).await?;
+        let (part, version, slices) = with_retries(timeout, first).await?;
         if !version.is_known() {
             tracing::warn!(
                 "the server names no version of the image: a change while it is read may stay unnoticed"
@@ -82,6 +86,7 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
             object: Arc::new(HttpObject {
                 size_bytes: part.total_bytes,
                 version,
+                slices,
                 place,
             }),
         })
@@ -89,35 +94,45 @@ pub(crate) fn open(uri: &str, options: &Options) -> Result<Opened> {
 }
 
 impl Place {
-    /// Returns a request for a range.
-    fn request(&self, range: &Range<u64>) -> (RequestBuilder, bool) {
-        let redirected = self.redirected();
-        let is_redirected = redirected.is_some();
-        let url = redirected.unwrap_or_else(|| self.url.clone());
-        let len_bytes = range.end.saturating_sub(range.start);
+    /// Returns the address that requests go to, and true if the server redirected there.
+    fn address(&self) -> (Url, bool) {
+        match self.redirected() {
+            Some(url) => (url, true),
+            None => (self.url.clone(), false),
+        }
+    }
+
+    /// Returns a request that is answered by `len_bytes`.
+    fn request(&self, url: &Url, len_bytes: u64) -> RequestBuilder {
         let slow = Duration::from_secs(len_bytes.checked_div(SLOWEST).unwrap_or(0));
-        let last = range.end.saturating_sub(1);
         let request = self
             .client
             .get(url.clone())
-            .header(RANGE, format!("bytes={}-{last}", range.start))
-            .header(ACCEPT_ENCODING, "identity")
             .timeout(self.stall_timeout.saturating_add(slow));
-        (self.credentials.add_to(request, &url), is_redirected)
+        self.credentials.add_to(request, url)
     }
 
-    /// Asks for the first bytes. Returns them with the version of the object.
-    async fn first(&self) -> std::result::Result<(Part, Version), FetchError> {
-        let range = 0..FIRST_BYTES;
-        let (request, _) = self.request(&range);
+    /// Returns a request for a range.
+    fn range_request(&self, url: &Url, range: &Range<u64>) -> RequestBuilder {
+        let last = range.end.saturating_sub(1);
+        self.request(url, range.end.saturating_sub(range.start))
+            .header(RANGE, format!("bytes={}-{last}", range.start))
+            .header(ACCEPT_ENCODING, "identity")
+    }
+
+    /// Asks for the first bytes. Returns them with the version of the object, and with its slices.
+    async fn first(&self) -> std::result::Result<(Part, Version, Option<Slices>), FetchError> {
+        let (url, _) = self.address();
+        let request = self.range_request(&url, &(0..FIRST_BYTES));
         let response = request.send().await.map_err(failure)?;
         let version = Version::of(response.headers());
+        let slices = Slices::announced(response.headers(), &version);
         let final_url = response.url().clone();
         let part = answer::first(response, FIRST_BYTES).await?;
         if final_url != self.url {
             *self.locked() = Some(final_url);
         }
-        Ok((part, version))
+        Ok((part, version, slices))
     }
 
     fn redirected(&self) -> Option<Url> {
@@ -132,8 +147,31 @@ impl Place {
 }
 
 impl HttpObject {
+    /// Fetches a slice. Returns `None` if the server has none for this range.
+    async fn fetch_slice(
+        &self,
+        range: &Range<u64>,
+    ) -> std::result::Result<Option<Bytes>, FetchError> {
+        let (url, _) = self.place.address();
+        let slices = self.slices.as_ref();
+        let Some((slices, url)) = slices.and_then(|it| Some((it, it.url(&url, range)?))) else {
+            return Ok(None);
+        };
+        let request = self
+            .place
+            .request(&url, range.end.saturating_sub(range.start))
+            .header(IF_MATCH, slices.condition())
+            .header(ACCEPT_ENCODING, "zstd");
+        let response = request.send().await.map_err(failure)?;
+        slices.read(response, range, self.size_bytes).await
+    }
+
     async fn fetch_range(&self, range: Range<u64>) -> std::result::Result<Bytes, FetchError> {
-        let (mut request, is_redirected) = self.place.request(&range);
+        if let Some(bytes) = self.fetch_slice(&range).await? {
+            return Ok(bytes);
+        }
+        let (url, is_redirected) = self.place.address();
+        let mut request = self.place.range_request(&url, &range);
         if let Some(validator) = self.version.validator() {
             request = request.header(IF_RANGE, validator);
         }

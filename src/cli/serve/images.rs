@@ -29,6 +29,10 @@ use nbd::Nbd;
 /// entity tag of its own, and if a file changes while it is sent, the answer breaks off. Every
 /// command of diskfs takes the URLs of images, as do qemu-img and curl.
 ///
+/// diskfs gets images compressed by zstd, unless that would not make them shorter, and without their
+/// holes. Other clients can ask for slices of at most 8 MiB, which `Accept-Encoding: zstd` allows to
+/// be compressed, by `GET /NAME?bytes=FIRST-LAST`.
+///
 /// NBD clients see each image in a format that QEMU has as a disk under its name; images that need
 /// other files, such as a backing file, are refused. A disk stays readable when its image is
 /// replaced or removed, and fails when the image is changed in place.
@@ -49,6 +53,9 @@ Examples:
   diskfs serve images /srv/images --listen unix:/run/images.sock
   diskfs serve images /srv/images --nbd tcp:localhost
   diskfs serve images /srv --listen [::]:8443 --token-file t --tls-cert c.pem --tls-key k.pem
+
+To read a part of an image, compressed on its way:
+  curl --compressed 'http://localhost:8080/debian.raw?bytes=0-4194303'
 
 To use an image by NBD:
   nbdinfo --list nbd://localhost/

@@ -113,8 +113,7 @@ pub(crate) async fn body(mut response: Response, len_bytes: u64) -> Result<Bytes
     let mut body = BytesMut::new();
     while let Some(part) = response.chunk().await.map_err(failure)? {
         if len_of(&body).saturating_add(len_of(&part)) > len_bytes {
-            let reason = "the server sent more bytes than it was asked for";
-            return Err(Error::new(ErrorKind::Io, reason).into());
+            return Err(more_bytes());
         }
         if body.is_empty() && len_of(&part) == len_bytes {
             return Ok(part);
@@ -129,12 +128,23 @@ pub(crate) async fn body(mut response: Response, len_bytes: u64) -> Result<Bytes
     if len_of(&body) == len_bytes {
         return Ok(body.freeze());
     }
-    let reason = format!("the server sent {} of {len_bytes} bytes", body.len());
-    Err(FetchError::passing(reason))
+    Err(short(len_of(&body), len_bytes))
+}
+
+/// Returns the failure of an answer that is too long.
+pub(crate) fn more_bytes() -> FetchError {
+    let reason = "the server sent more bytes than it was asked for";
+    Error::new(ErrorKind::Io, reason).into()
+}
+
+/// Returns the failure of an answer that is too short.
+pub(crate) fn short(found_bytes: u64, len_bytes: u64) -> FetchError {
+    let reason = format!("the server sent {found_bytes} of {len_bytes} bytes");
+    FetchError::passing(reason)
 }
 
 /// Returns the failure of an answer that is an error.
-fn refusal(response: &Response) -> FetchError {
+pub(crate) fn refusal(response: &Response) -> FetchError {
     let status = response.status();
     let reason = format!("the server answered {status}");
     let kind = match status {

@@ -5,3 +5,4 @@ mod faults;
 mod reading;
 mod registry;
 mod server;
+mod slices;
