@@ -31,12 +31,10 @@ mod range;
 mod response;
 mod server;
 mod slice;
-mod tls;
 mod version;
 
 pub use access::Access;
 pub use images::{Image, Images};
 pub use listing::{Describe, Described};
 pub use server::{Listeners, Options, Server};
-pub use tls::Tls;
 pub use version::Version;

@@ -22,7 +22,6 @@ use crate::answer::Shared;
 use crate::connection;
 use crate::images::Images;
 use crate::listing::{Describe, Lister};
-use crate::tls::{self, Tls};
 
 /// The largest number of connections at once. Others wait until one ends.
 const MAX_CONNECTIONS: usize = 128;
@@ -52,7 +51,7 @@ pub struct Options {
     /// The clients that may read images.
     pub access: Access,
     /// TLS on addresses.
-    pub tls: Option<Tls>,
+    pub tls: Option<Arc<ServerConfig>>,
     /// Looks into an image for the list.
     pub describe: Box<Describe>,
     /// The time that running requests have after the server was asked to stop.
@@ -79,16 +78,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the directory, and reads the files of TLS. Afterwards, the process may confine itself to
-    /// reading the directory.
+    /// Opens the directory. Afterwards, the process may confine itself to reading it.
     ///
     /// # Errors
-    /// Those of the files.
+    /// Those of the directory.
     pub fn new(listeners: Listeners, options: Options) -> Result<Self> {
-        let tls = options.tls.as_ref().map(tls::config).transpose()?;
+        let http = |config: Arc<ServerConfig>| {
+            let mut config = Arc::unwrap_or_clone(config);
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(config)
+        };
         Ok(Self {
             listeners,
-            tls,
+            tls: options.tls.map(http),
             shared: Arc::new(Shared {
                 images: Images::new(&options.directory)?,
                 access: options.access,

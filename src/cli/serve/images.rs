@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use clap::Args;
 use diskfs::image::validate::{Policy, ValidateOptions, validate_device};
+use diskfs::nbd::server::Tls;
 use diskfs::{Error, ErrorKind, Result, block};
-use diskfs_http::{Access, Described, Listeners, Options, Server, Tls};
+use diskfs_http::{Access, Described, Listeners, Options, Server};
 use diskfs_sandbox::{FileRules, HostFiles, Network};
 
 use super::LogFormat;
@@ -124,12 +125,13 @@ pub(super) fn run(args: &Images, session: &Session) -> Result<()> {
         None => Access::everyone(),
     };
     let (listeners, sockets, places) = args.bind()?;
-    let nbd = Nbd::new(args, &access)?;
+    let tls = args.tls()?;
+    let nbd = Nbd::new(args, &access, tls.clone())?;
     args.warn(&access, nbd.as_ref());
     let options = Options {
         directory: args.directory.clone(),
         access,
-        tls: args.tls(),
+        tls: tls.and_then(|tls| tls.config()),
         describe: Box::new(|name, file| described(name, file).unwrap_or_default()),
         stop_timeout: Duration::from_secs(args.stop_timeout.into()),
     };
@@ -156,12 +158,12 @@ pub(super) fn run(args: &Images, session: &Session) -> Result<()> {
 }
 
 impl Images {
-    fn tls(&self) -> Option<Tls> {
-        Some(Tls {
-            certificate: self.tls_cert.clone()?,
-            key: self.tls_key.clone()?,
-            client_ca: self.tls_client_ca.clone(),
-        })
+    fn tls(&self) -> Result<Option<Tls>> {
+        let Some((certificate, key)) = self.tls_cert.as_ref().zip(self.tls_key.as_ref()) else {
+            return Ok(None);
+        };
+        let tls = Tls::required(certificate, key, self.tls_client_ca.as_deref())?;
+        Ok(Some(tls))
     }
 
     /// Binds the sockets. Returns them with those whose names are removed at the end, and with the

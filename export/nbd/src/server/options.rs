@@ -48,6 +48,14 @@ impl Tls {
         let config = tls::server_config(certificate, key, client_ca)?;
         Ok(Self(Mode::Required(config)))
     }
+
+    /// Returns the configuration with these files, for a server of another protocol beside.
+    pub fn config(&self) -> Option<Arc<ServerConfig>> {
+        match &self.0 {
+            Mode::Off => None,
+            Mode::Allowed(config) | Mode::Required(config) => Some(Arc::clone(config)),
+        }
+    }
 }
 
 /// The options of a server.

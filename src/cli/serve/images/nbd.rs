@@ -53,8 +53,8 @@ struct Unchanged {
 }
 
 impl Nbd {
-    /// Binds the sockets, and reads the files of TLS. Returns `None` if nothing is served by NBD.
-    pub(super) fn new(args: &Images, access: &Access) -> Result<Option<Self>> {
+    /// Binds the sockets. Returns `None` if nothing is served by NBD.
+    pub(super) fn new(args: &Images, access: &Access, tls: Option<Tls>) -> Result<Option<Self>> {
         if args.nbd.is_empty() {
             return Ok(None);
         }
@@ -74,13 +74,10 @@ impl Nbd {
                 }
             }
         }
-        let tls = args
-            .tls()
-            .map(|files| Tls::required(&files.certificate, &files.key, files.client_ca.as_deref()));
         Ok(Some(Self {
             unix,
             tcp,
-            tls: tls.transpose()?,
+            tls,
             directories: [
                 Directory::new(&args.directory)?,
                 Directory::new(&args.directory)?,
