@@ -53,8 +53,7 @@ use ways::Way;
   diskfs export lab.qcow2 --volume vg0/data --read-only --nbd tcp:localhost:10809
   diskfs export debian.vmdk --fuse-file disk.img --overlay changes.qcow2
   diskfs export debian.qcow2 --vhost-user-blk /run/debian.sock
-  diskfs export https://example.org/debian.qcow2 --overlay copy.qcow2 --background-copy \\
-    --nbd unix:/run/debian.sock
+  diskfs export https://example.org/d.qcow2 --overlay d.qcow2 --background-copy --nbd unix:d.sock
 
 To use the disk by NBD:
   qemu-img convert -O qcow2 'nbd+unix:///?socket=/run/debian.sock' copy.qcow2

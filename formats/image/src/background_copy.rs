@@ -9,13 +9,13 @@ use diskfs_block::bytes::is_zero;
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, check_cancelled};
 
 use crate::OpenOptions;
+use crate::backing_runs::{PIECE_BYTES, bytes_from_backing, runs_from_backing, unit_bytes};
 use crate::description::Description;
 use crate::gate::Access;
 use crate::node::Node;
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::Qcow2;
 use crate::qcow2::header::Header;
-use crate::rebase::{PIECE_BYTES, bytes_from_backing, runs_from_backing, unit_bytes};
 
 /// Returns true if the image at `path` is an overlay into which the backing file `name` was copied
 /// whole, so that it does not need it any more.

@@ -13,8 +13,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat};
 
-use crate::qcow2::base_record::hash;
-
 /// The device and inode number of a file of the chain.
 pub(crate) type FileId = (u64, u64);
 
@@ -25,6 +23,15 @@ pub(crate) struct Identity {
     pub(crate) size_bytes: u64,
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: u32,
+}
+
+/// Hashes a name or a version with 64-bit FNV-1a. It only distinguishes them and does not resist attacks.
+pub(crate) fn hash(name: &[u8]) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    name.iter().fold(BASIS, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
 /// The nanoseconds of an identity without a time, which no file has.

@@ -63,6 +63,7 @@
 
 pub mod amend;
 mod background_copy;
+mod backing_runs;
 mod base;
 pub mod bitmaps;
 pub mod commit;

@@ -7,7 +7,7 @@ use diskfs_block::{BlockWrite, Result};
 use zerocopy::byteorder::big_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::base::Identity;
+use crate::base::{Identity, hash};
 use crate::numbers::to_u64;
 use crate::qcow2::header::Header;
 use crate::qcow2::units::HostOffset;
@@ -134,13 +134,4 @@ pub(crate) fn renew(file: &dyn BlockWrite, identity: Identity) -> Result<()> {
 
 fn set_state(file: &dyn BlockWrite, record: &BaseRecord, state: u32) -> Result<()> {
     file.write_at(record.at.plus(STATE_AT).0, &state.to_be_bytes())
-}
-
-/// Hashes a name with 64-bit FNV-1a. It only distinguishes names and does not resist attacks.
-pub(crate) fn hash(name: &[u8]) -> u64 {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    name.iter().fold(BASIS, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
-    })
 }
