@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockWrite, Event, Fate, Faulty, Memory, Overlay, Result, WriteLog};
+use diskfs_block::{BlockWrite, Event, Faulty, Memory, Overlay, Result, WriteLog};
 use diskfs_volume::edit::{
     Flag, MbrRole, NewPartition, NewSize, NewTable, PartitionType, TableEditor,
 };
@@ -31,16 +31,12 @@ fn disk(new: NewTable, fill: &[NewPartition]) -> Vec<u8> {
     disk.to_vec()
 }
 
-/// Decides which writes a crash keeps.
-type Chooser = Box<dyn FnMut(usize, &Event) -> Fate>;
-
 /// The contents of a table without warnings, which tell of a copy that was not written yet.
 fn contents(table: PartitionTable) -> (String, Vec<Partition>) {
     (table.disk_id, table.partitions)
 }
 
-/// Makes a change and crashes at each write, with all writes after the last flush kept, lost, and
-/// in several random combinations with torn writes.
+/// Makes a change, and checks the states that a crash can leave.
 fn crashes(
     before: &[u8],
     change: impl Fn(&dyn BlockWrite) -> Result<()>,
@@ -58,38 +54,22 @@ fn crashes(
     if let Some(old) = &old_table {
         check_places(old, &log);
     }
-    for crash in log.crashes() {
-        let mut fates: Vec<Chooser> =
-            vec![Box::new(|_, _| Fate::Kept), Box::new(|_, _| Fate::Lost)];
-        for seed in 0..8 {
-            fates.push(Box::new(Fate::by_chance(seed)));
-        }
-        for open in 0..crash.open().len() {
-            fates.push(Box::new(move |index, _| {
-                if index == open {
-                    Fate::Kept
-                } else {
-                    Fate::Lost
-                }
-            }));
-        }
-        for fate in fates {
-            let left = Overlay::in_memory(base.clone(), MIB);
-            crash.replay(&left, fate).unwrap();
-            let found = read_table(&left).unwrap().map(contents);
-            assert!(
-                found == old || found == new,
-                "{found:#?}\n{old:#?}\n{new:#?}"
-            );
-            // The change, or a repair, completes what the crash left.
-            let mut editor = TableEditor::read(&left, None)
-                .unwrap_or_else(|_| TableEditor::create(&left, mbr(), None).unwrap());
-            if editor.repair().is_ok() {
-                editor.write(&left).unwrap();
-                let repaired = read_table(&left).unwrap().unwrap();
-                assert_eq!(repaired.warnings, [""; 0]);
-                assert_eq!(Some(contents(repaired)), found);
-            }
+    for state in log.states(1) {
+        let left = Overlay::in_memory(base.clone(), MIB);
+        state.replay(&left).unwrap();
+        let found = read_table(&left).unwrap().map(contents);
+        assert!(
+            found == old || found == new,
+            "{state}: {found:#?}\n{old:#?}\n{new:#?}"
+        );
+        // The change, or a repair, completes what the crash left.
+        let mut editor = TableEditor::read(&left, None)
+            .unwrap_or_else(|_| TableEditor::create(&left, mbr(), None).unwrap());
+        if editor.repair().is_ok() {
+            editor.write(&left).unwrap();
+            let repaired = read_table(&left).unwrap().unwrap();
+            assert_eq!(repaired.warnings, [""; 0], "{state}");
+            assert_eq!(Some(contents(repaired)), found, "{state}");
         }
     }
     (log.events().len(), new_table)
