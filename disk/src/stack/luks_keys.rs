@@ -9,6 +9,9 @@ use diskfs_luks::{Key, KeyslotGuard, Luks1Keyslots, NewKeyslot, Secret, VolumeKe
 
 use super::luks::{Keys, first_matching_key};
 
+/// The next step after a key that opens nothing.
+const CHECK_KEY: &str = "check the passphrase, or use another key";
+
 /// A change of the keys of an encrypted image. A key is added before others are removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyChange {
@@ -132,7 +135,7 @@ impl Keys {
                 opened.dedup();
                 if opened.is_empty() {
                     let reason = "the key to remove opens no key slot of the LUKS volume";
-                    return Err(Error::new(ErrorKind::Denied, reason));
+                    return Err(Error::new(ErrorKind::Denied, reason).with_hint(CHECK_KEY));
                 }
                 Ok(opened)
             }
@@ -141,7 +144,7 @@ impl Keys {
                     && !slots.opened_by(passphrase, &self.limits)?.contains(number)
                 {
                     let reason = format!("the key does not open key slot {number}");
-                    return Err(Error::new(ErrorKind::Denied, reason));
+                    return Err(Error::new(ErrorKind::Denied, reason).with_hint(CHECK_KEY));
                 }
                 Ok(vec![*number])
             }
@@ -195,7 +198,8 @@ impl Keys {
             }
         }
         let reason = "the given key does not open a key slot that is kept";
-        Err(Error::new(ErrorKind::Denied, reason).with_hint("use --force to remove it anyway"))
+        let hint = "use another key, or --force to remove the key slot anyway";
+        Err(Error::new(ErrorKind::Denied, reason).with_hint(hint))
     }
 }
 

@@ -206,7 +206,11 @@ fn no_slot_opens(slots: usize, not_tried: &[String]) -> Error {
         reason.push_str("; not tried: ");
         reason.push_str(&not_tried.join("; "));
     }
-    Error::new(ErrorKind::Denied, reason)
+    let error = Error::new(ErrorKind::Denied, reason);
+    match slots {
+        0 => error,
+        _ => error.with_hint("check the passphrase, or use another key"),
+    }
 }
 
 impl KeyslotEntry {
