@@ -11,11 +11,14 @@ use diskfs_block::{BlockWrite, Error, Result};
 use crate::create::{Compat, RefcountUpdates};
 use crate::numbers::{to_u64, to_usize};
 use crate::open::Opener;
-use crate::qcow2::amend::{HeaderChange, amend as amend_tables, check};
+use crate::qcow2::amend::{HeaderChange, amend as amend_tables, check as check_header};
 use crate::{OpenOptions, Repair, ResizeOptions, WritableImage, repair, resize};
 
 /// The number of zeroes to write at once.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// The object of errors about images of other formats.
+const WHAT: &str = "these properties are";
 
 /// The wanted properties; `None` for those that stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +33,33 @@ pub struct Amend {
     pub size_bytes: Option<u64>,
 }
 
+impl Amend {
+    fn of_header(self) -> HeaderChange {
+        HeaderChange {
+            version: self.compat.map(|compat| match compat {
+                Compat::V0_10 => 2,
+                Compat::V1_1 => 3,
+            }),
+            lazy_refcounts: self
+                .refcounts
+                .map(|refcounts| refcounts == RefcountUpdates::Lazy),
+            refcount_bits: self.refcount_bits,
+        }
+    }
+}
+
+/// Checks that [`amend`] can change the properties of the qcow2 image at `path`, except for its
+/// size, and for zero clusters of its snapshots. Changes nothing.
+///
+/// # Errors
+/// As for [`amend`].
+pub fn check(path: &Path, change: Amend, options: &OpenOptions) -> Result<()> {
+    let check = |file: &dyn BlockWrite| check_header(file, change.of_header());
+    let opener = Opener::for_writing(options);
+    let checked = opener.and_then(|opener| opener.edit_tables(path, WHAT, check));
+    checked.map(|_| ()).map_err(|e| e.in_file(path))
+}
+
 /// Changes the properties of the qcow2 image at `path`.
 ///
 /// # Errors
@@ -42,16 +72,7 @@ pub struct Amend {
 /// * [`Corrupt`](diskfs_block::ErrorKind::Corrupt) if the reference counts are wrong, and their width
 ///   is to change.
 pub fn amend(path: &Path, change: Amend, options: &OpenOptions) -> Result<()> {
-    let header = HeaderChange {
-        version: change.compat.map(|compat| match compat {
-            Compat::V0_10 => 2,
-            Compat::V1_1 => 3,
-        }),
-        lazy_refcounts: change
-            .refcounts
-            .map(|refcounts| refcounts == RefcountUpdates::Lazy),
-        refcount_bits: change.refcount_bits,
-    };
+    let header = change.of_header();
     if let Some(size_bytes) = change.size_bytes {
         if header != HeaderChange::default() {
             let reason = "cannot change the size together with other properties";
@@ -87,11 +108,10 @@ pub fn edit_luks_header<T>(
 }
 
 fn change_header(path: &Path, change: HeaderChange, options: &OpenOptions) -> Result<()> {
-    let what = "these properties are";
     let edit = |work: &dyn Fn(&dyn BlockWrite) -> Result<bool>| {
-        Opener::for_writing(options)?.edit_tables(path, what, work)
+        Opener::for_writing(options)?.edit_tables(path, WHAT, work)
     };
-    if edit(&|file| check(file, change))? {
+    if edit(&|file| check_header(file, change))? {
         write_hiding_zeroes(path, options)?;
     }
     if edit(&|file| amend_tables(file, change))? {

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use diskfs::image::amend::amend;
+use diskfs::image::amend::{Amend as Properties, amend, check};
 
 use keys::KeyOptions;
 
@@ -57,11 +57,14 @@ impl Amend {
             return Err(Failure::usage("Must specify options (-o)", "amend"));
         }
         let source = self.open.source(name, self.format.as_deref())?;
-        if let Some(keys) = KeyOptions::of(&self.options, source.is_luks)? {
-            self.change_keys(&source, &keys)?;
+        let (keys, others) = KeyOptions::of(&self.options, source.is_luks)?;
+        let change = change_of(&others)?;
+        if let Some(keys) = keys {
+            self.change_keys(&source, &keys, change)?;
+        }
+        if others.is_empty() {
             return Ok(0);
         }
-        let change = change_of(&self.options)?;
         let options = source.open_options()?;
         let progress = Progress::new(self.progress && !self.quiet, 0);
         let done = amend(&source.path, change, &options);
@@ -70,8 +73,9 @@ impl Amend {
         Ok(0)
     }
 
-    /// Changes the keys of an encrypted image, which its own key must open.
-    fn change_keys(&self, source: &Source, options: &KeyOptions) -> Result<()> {
+    /// Changes the keys of an encrypted image, which its own key must open. Fails before that if the
+    /// image cannot have the properties that it gets afterwards.
+    fn change_keys(&self, source: &Source, options: &KeyOptions, others: Properties) -> Result<()> {
         let to_open = |error| Failure::to_open(&source.path, error);
         let Some(known) = source.keys().map_err(to_open)? else {
             let prefix = if source.is_luks { "" } else { "encrypt." };
@@ -81,6 +85,15 @@ impl Amend {
         };
         let change = options.change(&self.open.secrets()?, self.force)?;
         let open = source.options().map_err(to_open)?;
+        if others.size_bytes.is_some() {
+            let reason = "not supported by diskfs: changing the keys together with the size; use \
+                          two commands";
+            return Err(Failure::new(reason));
+        }
+        if others != Properties::default() {
+            let possible = check(&source.path, others, &open);
+            possible.map_err(|e| Failure::at("Error while amending options", e))?;
+        }
         let mut random = |buf: &mut [u8]| Ok(random::fill(buf)?);
         let done = known.change(&source.path, &change, &open, &mut random);
         done.map_err(|e| Failure::at("Error while amending options", e))?;

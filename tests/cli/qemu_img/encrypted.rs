@@ -197,6 +197,24 @@ code amend S N O -o state=active,new-secret=n Q
 code amend S N O -o encrypt.format=luks Q
 ";
 
+/// Changes of the keys of the qcow2 image together with other properties, with options as in
+/// `AMENDS`. Those that fail change nothing.
+const AMENDS_WITH_OTHERS: &str = "\
+text lazy_refcounts=on,K
+text compat=0.10,lazy_refcounts=off,K
+text compat=1.1,refcount_bits=64,K
+code lazy_refcounts=off,encrypt.state=active
+code refcount_bits=16,encrypt.state=active,encrypt.new-secret=missing
+code refcount_bits=16,encrypt.state=active,encrypt.new-secret=n,encrypt.keyslot=9
+code refcount_bits=16,encrypt.state=active,encrypt.new-secret=n,encrypt.keyslot=0
+code foo=1,K
+code cluster_size=4k,K
+code refcount_bits=3,K
+code encrypt.format=luks,K
+code compat=0.10,lazy_refcounts=on,K
+code backing_file=x,K
+";
+
 /// Images that the calls made, each with the contents of `plain.raw`.
 const MADE: [&str; 7] = [
     "driver=luks,key-secret=s,file.filename=made.luks",
@@ -386,6 +404,22 @@ fn keys_are_changed_alike() {
             }
         }
     }
+    let one = "encrypt.state=active,encrypt.new-secret=n,encrypt.iter-time=10";
+    for line in AMENDS_WITH_OTHERS.lines() {
+        let (mode, options) = line.split_once(' ').unwrap();
+        let options = options.replace('K', one);
+        let free = "encrypt.state=inactive,encrypt.keyslot=6";
+        pair.call("text", &format!("amend S O --force -o {free} Q"));
+        let image = pair.ours.directory.join("e.qcow2");
+        let before = fs::read(&image).unwrap();
+        pair.call(mode, &format!("amend S N O -o {options} Q"));
+        if mode == "text" {
+            check_slots(&pair, "e.qcow2");
+            check_properties(&pair);
+        } else {
+            assert!(fs::read(&image).unwrap() == before, "{line}");
+        }
+    }
     pair.calls(OTHER_AMENDS);
     assert!(pair.wrong.is_empty(), "{}", pair.wrong.join("\n\n"));
     for name in ["l.luks", "e.qcow2"] {
@@ -414,6 +448,17 @@ fn check_slots(pair: &Pair, file: &str) {
     });
     assert_eq!(slots[0], slots[1], "{file}");
     assert_eq!(slots[0].len(), 8);
+}
+
+/// Checks that the qcow2 images of both programs have the same properties.
+fn check_properties(pair: &Pair) {
+    let data = [&pair.theirs, &pair.ours].map(|caller| {
+        let found = caller.call(&["info", "--output=json", "e.qcow2"]);
+        let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
+        let data = &found["format-specific"]["data"];
+        ["compat", "lazy-refcounts", "refcount-bits"].map(|name| data[name].clone())
+    });
+    assert_eq!(data[0], data[1]);
 }
 
 /// Checks that both programs read an image of one of them with a key.

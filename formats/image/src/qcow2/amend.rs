@@ -47,6 +47,10 @@ pub(crate) fn check(file: &dyn BlockRead, change: HeaderChange) -> Result<bool> 
     let is_downgrade = new.version < old.version;
     if is_downgrade {
         check_downgrade(file, &old)?;
+        refuse_errors(&check::check_counts(file, &old, old.l2_rules())?)?;
+    }
+    if new.refcount_order != old.refcount_order {
+        check_counts_fit(file, &old, &new)?;
     }
     Ok(is_downgrade)
 }
@@ -159,8 +163,8 @@ fn check_downgrade(file: &dyn BlockRead, old: &Header) -> Result<()> {
     Ok(())
 }
 
-/// Writes the counts in their new width, and returns the new refcount table.
-fn write_counts(file: &dyn BlockWrite, old: &Header, new: &Header) -> Result<Table> {
+/// Fails if the counts are wrong, or too large for their new width.
+fn check_counts_fit(file: &dyn BlockRead, old: &Header, new: &Header) -> Result<Checked> {
     let checked = check::check_counts(file, old, old.l2_rules())?;
     refuse_errors(&checked)?;
     let bits = u32::try_from(new.refcount_bits()).unwrap_or(u64::BITS);
@@ -184,6 +188,12 @@ fn write_counts(file: &dyn BlockWrite, old: &Header, new: &Header) -> Result<Tab
             .with_hint("delete snapshots first")),
         },
     )?;
+    Ok(checked)
+}
+
+/// Writes the counts in their new width, and returns the new refcount table.
+fn write_counts(file: &dyn BlockWrite, old: &Header, new: &Header) -> Result<Table> {
+    let checked = check_counts_fit(file, old, new)?;
     rebuild::prepare(file, new, &checked)?.ok_or_else(|| {
         Error::corrupt("a table refers to a cluster past the end of the file")
             .with_hint("run `diskfs check` on the image")

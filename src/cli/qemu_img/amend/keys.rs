@@ -24,26 +24,20 @@ pub(super) struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// Returns the options for keys in these lists; `None` if they have only other options. A LUKS
-    /// volume has no others.
-    pub(super) fn of(lists: &[String], is_luks: bool) -> Result<Option<Self>> {
-        let options: Vec<String> = options_in(lists).collect();
-        let is_of_keys = |option: &&String| is_luks || option.starts_with(PREFIX);
-        match options.iter().filter(is_of_keys).count() {
-            0 => return Ok(None),
-            count if count < options.len() => {
-                let reason = "not supported by diskfs: changing the keys together with other \
-                              options; use two commands";
-                return Err(Failure::new(reason));
+    /// Returns the options for keys in these lists, `None` without any, and a list of the other
+    /// options. A LUKS volume has no others.
+    pub(super) fn of(lists: &[String], is_luks: bool) -> Result<(Option<Self>, Vec<String>)> {
+        let (mut found, mut others) = (None, Vec::new());
+        for option in options_in(lists) {
+            if is_luks || option.starts_with(PREFIX) {
+                let (name, value) = option.split_once('=').unwrap_or((&option, "on"));
+                let keys = found.get_or_insert_with(Self::default);
+                keys.take(name, value, is_luks)?;
+            } else {
+                others.push(option.replace(',', ",,"));
             }
-            _ => {}
         }
-        let mut found = Self::default();
-        for option in &options {
-            let (name, value) = option.split_once('=').unwrap_or((option, "on"));
-            found.take(name, value, is_luks)?;
-        }
-        Ok(Some(found))
+        Ok((found, others))
     }
 
     fn take(&mut self, name: &str, value: &str, is_luks: bool) -> Result<()> {
