@@ -183,6 +183,19 @@ impl ImageSettings {
         Ok(())
     }
 
+    /// Removes the options of an encryption that is not LUKS, which qemu-img ignores when it measures
+    /// an image.
+    ///
+    /// # Errors
+    /// `Invalid` for an option that expects a number.
+    pub(in super::super) fn keep_only_luks(&mut self) -> Result<()> {
+        self.iter_time()?;
+        if self.encryption.value("format") != Some("luks") {
+            self.encryption = Encryption::default();
+        }
+        Ok(())
+    }
+
     /// Encrypts the new image with a passphrase. Deriving the key takes as long as trying a
     /// passphrase will.
     ///

@@ -175,7 +175,7 @@ impl Source {
         };
         let device = Image::open(&self.path, &raw)?.device();
         let device = match self.keys()? {
-            Some(keys) => keys.contents(&self.path, device)?,
+            Some(keys) => keys.contents(&self.path, luks::whole_sectors(device))?,
             None => device,
         };
         Ok(Image::from_named_device(&self.path, device, &options)?)

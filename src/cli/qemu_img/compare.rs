@@ -65,7 +65,7 @@ impl Compare {
     fn compare(&self, one: &Source, other: &Source) -> Result<u8> {
         let images = (one.open()?, other.open()?);
         let (one, other) = (images.0.device(), images.1.device());
-        let (first, second) = (one.size_bytes(), other.size_bytes());
+        let (first, second) = (in_sectors(one.size_bytes()), in_sectors(other.size_bytes()));
         if self.strict && first != second {
             self.say("Strict mode: Image size mismatch!")?;
             return Ok(DIFFERENT);
@@ -108,6 +108,11 @@ impl Compare {
         writeln!(out, "{text}")?;
         Ok(out.flush()?)
     }
+}
+
+/// Rounds the size of a disk up to whole sectors, as qemu-img does before it compares two.
+fn in_sectors(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(512).unwrap_or(bytes)
 }
 
 /// Returns the first offset at which two disks of one size are not allocated alike, if any. As in

@@ -13,6 +13,8 @@ use super::failure::{Failure, Result};
 use super::names::remote_uri;
 use super::specific::Fields;
 
+const SECTOR_BYTES: u64 = 512;
+
 /// Returns the option for the key of an open image, if one is missing: qemu-img opens no image whose
 /// data it cannot read. A raw image that looks like a LUKS volume is one, unless its format is given.
 pub(super) fn missing_key(image: &Image, source: &Source) -> Result<Option<&'static str>> {
@@ -96,6 +98,7 @@ pub(super) fn with_header(
     let header = read().map_err(|e: Error| Failure::to_open(&image.path, e))?;
     if let Some(header) = header.as_ref().filter(|_| is_volume) {
         let size = image.virtual_size_bytes;
+        let size = size.checked_next_multiple_of(SECTOR_BYTES).unwrap_or(size);
         image.virtual_size_bytes = size.saturating_sub(header.payload_offset_bytes);
     } else if source.is_luks && is_volume {
         let path = image.path.display();
@@ -103,6 +106,39 @@ pub(super) fn with_header(
         return Err(Failure::new(format!("Could not open '{path}': {reason}")));
     }
     Ok((image, header))
+}
+
+/// Returns a file in whole sectors: the rest of an incomplete last one reads as zeros, as in QEMU.
+pub(super) fn whole_sectors(file: Arc<dyn BlockRead>) -> Arc<dyn BlockRead> {
+    if file.size_bytes().is_multiple_of(SECTOR_BYTES) {
+        file
+    } else {
+        Arc::new(WholeSectors(file))
+    }
+}
+
+/// A file whose last sector is incomplete.
+#[derive(Debug)]
+struct WholeSectors(Arc<dyn BlockRead>);
+
+impl BlockRead for WholeSectors {
+    fn size_bytes(&self) -> u64 {
+        let bytes = self.0.size_bytes();
+        bytes
+            .checked_next_multiple_of(SECTOR_BYTES)
+            .unwrap_or(bytes)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> block::Result<()> {
+        let stored = self.0.size_bytes().saturating_sub(offset);
+        let stored = usize::try_from(stored).unwrap_or(usize::MAX);
+        let (stored, missing) = buf.split_at_mut(stored.min(buf.len()));
+        missing.fill(0);
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.0.read_at(offset, stored)
+    }
 }
 
 /// Returns the members that describe a header.

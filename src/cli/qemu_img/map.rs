@@ -78,7 +78,11 @@ impl Map {
             }
         }
         if self.output == OutputForm::Json {
-            out.write_all(if is_first { b"[]\n" } else { b"]\n" })?;
+            if is_first {
+                out.write_all(b"[")?;
+                write_json(&mut out, &nothing_at(start))?;
+            }
+            out.write_all(b"]\n")?;
         }
         Ok(out.flush()?)
     }
@@ -95,6 +99,20 @@ fn within(entry: &MapEntry, start: u64, end: u64) -> Option<MapEntry> {
         host_offset: entry.host_offset.map(|at| at.saturating_add(skipped)),
         ..*entry
     })
+}
+
+/// Returns the entry that qemu-img writes if there is none.
+const fn nothing_at(start: u64) -> MapEntry {
+    MapEntry {
+        start,
+        len_bytes: 0,
+        depth: 0,
+        present: false,
+        zero: false,
+        data: false,
+        compressed: false,
+        host_offset: None,
+    }
 }
 
 /// Writes a range with qemu-img's spaces, which its callers' expressions may contain.

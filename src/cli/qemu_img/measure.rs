@@ -66,6 +66,9 @@ impl Measure {
         let format = new.contents;
         let mut settings = new.settings(&self.options)?;
         let secrets = self.open.secrets()?;
+        if !new.is_luks() {
+            settings.keep_only_luks()?;
+        }
         new.secret(&settings, &secrets).map_err(Failure::new)?;
         settings.encrypt_to_measure()?;
         let new = settings.image(format, || Ok(BackingCheck::Skip))?;

@@ -59,6 +59,8 @@ impl NewFormat {
         for option in options_in(lists) {
             let name = option.split('=').next().unwrap_or_default();
             options.push(match name {
+                // A LUKS volume has no tables to allocate.
+                "preallocation" if option.ends_with("=metadata") => "preallocation=off".to_owned(),
                 "size" | "preallocation" => option.replace(',', ",,"),
                 _ if ENCRYPTION_OPTIONS.contains(&name) => {
                     format!("encrypt.{}", option.replace(',', ",,"))

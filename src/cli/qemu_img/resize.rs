@@ -7,6 +7,8 @@ use clap::Args;
 
 use diskfs::image::create::Preallocation;
 use diskfs::image::{ResizeOptions, Shrink, resize};
+use diskfs::luks::Luks1Details;
+use diskfs::{Format, OpenOptions};
 
 use super::arguments::{OpenArgs, Source, size};
 use super::failure::{Failure, Result};
@@ -39,6 +41,8 @@ pub(super) struct Resize {
     open: OpenArgs,
 }
 
+const SECTOR_BYTES: u64 = 512;
+
 /// The new size of a disk.
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
@@ -54,8 +58,12 @@ impl Resize {
             return Err(Failure::usage(reason, "resize"));
         };
         let source = self.open.source(name, self.format.as_deref())?;
-        let bytes = self.new_size(&source, wanted(&text.to_string_lossy())?)?;
-        let options = source.open_options()?;
+        let wanted = wanted(&text.to_string_lossy())?;
+        let (bytes, options) = if source.is_luks {
+            self.of_volume(&source, wanted)?
+        } else {
+            self.of_image(&source, wanted)?
+        };
         let how = ResizeOptions {
             shrink: if self.shrink {
                 Shrink::Allowed
@@ -73,9 +81,35 @@ impl Resize {
         Ok(0)
     }
 
+    /// Returns the new size of an image, and the options for opening it.
+    fn of_image(&self, source: &Source, wanted: Wanted) -> Result<(u64, OpenOptions)> {
+        let image = source.describe()?;
+        let bytes = self.new_size(image.virtual_size_bytes, wanted)?;
+        if image.format == Some(Format::Qcow2) && !bytes.is_multiple_of(SECTOR_BYTES) {
+            let reason = "The new size must be a multiple of 512";
+            return Err(Failure::new(reason));
+        }
+        Ok((bytes, source.open_options()?))
+    }
+
+    /// Returns the new size of the file that is a LUKS volume, and the options for opening it. Like
+    /// qemu-img, it demands the key.
+    fn of_volume(&self, source: &Source, wanted: Wanted) -> Result<(u64, OpenOptions)> {
+        let disk = source.open()?.device();
+        let bytes = self.new_size(disk.size_bytes(), wanted)?;
+        let header = Luks1Details::read(&*source.file(&source.path)?)?;
+        let start = header.map(|header| header.payload_offset_bytes);
+        let file_bytes = start.and_then(|start| start.checked_add(bytes));
+        let too_large = || Failure::new("Required too big image size");
+        let options = OpenOptions {
+            format: Some(Format::Raw),
+            ..source.options()?
+        };
+        Ok((file_bytes.ok_or_else(too_large)?, options))
+    }
+
     /// Returns the new size in bytes, and checks that a smaller one is allowed.
-    fn new_size(&self, source: &Source, wanted: Wanted) -> Result<u64> {
-        let old = source.describe()?.virtual_size_bytes;
+    fn new_size(&self, old: u64, wanted: Wanted) -> Result<u64> {
         let new = match wanted {
             Wanted::To(bytes) => Some(bytes),
             Wanted::By(bytes) => old.checked_add(bytes),

@@ -88,12 +88,21 @@ json measure --output=json S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=
 json measure --output=json S O -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s L
 code measure -O qcow2 -o encrypt.format=luks --size 4M
 code measure S -O qcow2 -o encrypt.format=luks,encrypt.key-secret=t --size 4M
+json measure --output=json S -O qcow2 -o encrypt.key-secret=s --size 4M
+json measure --output=json S -O qcow2 -o encrypt.key-secret=t --size 4M
+json measure --output=json S -O qcow2 -o encrypt.format=aes,encrypt.key-secret=s --size 4M
+json measure --output=json S -O qcow2 -o encrypt.cipher-alg=aes-128 --size 4M
+code measure S -O qcow2 -o encrypt.iter-time=x --size 4M
+code measure S -O qcow2 -o encrypt.foo=1 --size 4M
 json check --output=json S O Q
 code check l.luks
 text dd S O if=Q of=d.raw bs=64k
 text compare d.raw plain.raw
 text create S -f luks -o key-secret=s,iter-time=10 new.luks 4M
 text create S -f luks -o iter-time=10,key-secret=s,cipher-alg=aes-128,cipher-mode=cbc,ivgen-alg=essiv,ivgen-hash-alg=sha256,hash-alg=sha1 newcbc.luks 4M
+text create S -f luks -o key-secret=s,iter-time=10,preallocation=metadata meta.luks 4M
+text create S -f luks -o key-secret=s,iter-time=10 small.luks 1000
+text create S -f qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 small.qcow2 1000
 text create S -f qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10,encrypt.cipher-alg=serpent-256 new.qcow2 4M
 text create S -f qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10,preallocation=metadata full.qcow2 4M
 code create -f luks -o key-secret=s no.luks 4M
@@ -134,6 +143,32 @@ code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.ke
 code convert S O -O raw driver=qcow2,file.filename=over.qcow2,backing.backing.encrypt.key-secret=s no.raw
 code convert --object secret,id=s,data=wrong O -O raw driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s no.raw
 text compare S O driver=qcow2,file.filename=over.qcow2,backing.encrypt.key-secret=s L
+text info odd.luks
+json info --output=json odd.luks
+json map --output=json S O D
+json measure --output=json S O -O raw D
+text convert S O -O raw D odd1.raw
+text convert S O -O qcow2 D odd.qcow2
+text compare -f qcow2 -F raw odd.qcow2 odd1.raw
+text compare S O D driver=raw,file.filename=odd1.raw
+text dd S O if=D of=odd2.raw bs=777 count=3
+text convert S -f raw -O luks -o key-secret=s,iter-time=10 short.raw short.luks
+text convert S -f raw -O qcow2 -o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 short.raw short.qcow2
+text compare S O driver=luks,key-secret=s,file.filename=short.luks driver=raw,file.filename=short.raw
+text compare S O driver=qcow2,encrypt.key-secret=s,file.filename=short.qcow2 driver=raw,file.filename=short.raw
+text compare -f raw -F raw short.raw long.raw
+code compare -s -f raw -F raw short.raw long.raw
+text compare -f raw -F raw short.raw plain.raw
+text resize S O D 8M
+json info --output=json odd.luks
+code resize S O D 1M
+code resize O driver=luks,file.filename=odd.luks 16M
+code resize S O D -9M
+code resize S O --preallocation=metadata D 9M
+text resize S O --preallocation=full D +1M
+text resize S O --shrink D 1000000
+json info --output=json odd.luks
+code resize S O driver=qcow2,encrypt.key-secret=s,file.filename=new.qcow2 8000001
 ";
 
 /// Changes of keys: options as for `CALLS`, after the words `amend S N O`, where `N` stands for the
@@ -257,6 +292,10 @@ fn make_images(dir: &Path) {
                    ivgen-hash-alg=sha256,hash-alg=sha1";
     create("luks", options, "cbc.luks");
     copy("driver=luks,key-secret=s,file.filename=cbc.luks");
+    let volume = fs::read(dir.join("l.luks")).unwrap();
+    fs::write(dir.join("odd.luks"), &volume[..volume.len() - 100]).unwrap();
+    fs::write(dir.join("short.raw"), &data[..1000]).unwrap();
+    fs::write(dir.join("long.raw"), [&data[..1000], &[0; 24]].concat()).unwrap();
     let over = [
         "create",
         "-u",
@@ -283,6 +322,8 @@ fn expand(word: &str) -> Vec<String> {
         "O" => vec!["--image-opts"],
         "L" => vec!["driver=luks,key-secret=s,file.filename=l.luks"],
         "C" => vec!["driver=luks,key-secret=s,file.filename=cbc.luks"],
+        "D" => vec!["driver=luks,key-secret=s,file.filename=odd.luks"],
+        "if=D" => vec!["if=driver=luks,key-secret=s,file.filename=odd.luks"],
         "J" => vec![json],
         other => return vec![other.replace('Q', qcow2)],
     };
