@@ -1,9 +1,12 @@
 //! New encrypted images, which `cryptsetup` and QEMU open.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use diskfs_fixtures::{Tmpfs, pattern, require, run};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::{DISKFS, diskfs_in};
@@ -423,4 +426,125 @@ fn a_key_without_room_changes_nothing() {
     diskfs_in(dir, &add).bytes();
     let dump = run("cryptsetup", ["luksDump", path]).unwrap();
     assert_eq!(dump.matches("ENABLED").count(), 2, "{dump}");
+}
+
+/// The commands that encrypt a new image: `source` is converted.
+fn encrypting(source: &str) -> Vec<Vec<&str>> {
+    let key = ["--encrypt", "file:key", "-o", "encrypt.iter-time=10"];
+    let full = ["-o", "preallocation=full"];
+    let create = [&["create"][..], &key].concat();
+    let convert = [&["convert", source], &key[..]].concat();
+    vec![
+        [&create[..], &full, &["new.qcow2", "16M"]].concat(),
+        [&create[..], &full, &["-f", "raw", "new.luks", "16M"]].concat(),
+        [&convert[..], &["new.qcow2"]].concat(),
+        [&convert[..], &["-O", "raw", "new.luks"]].concat(),
+    ]
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name != Tmpfs::FILLER).collect();
+    names.sort();
+    names
+}
+
+/// The host has no room for the whole image: no part of it is left.
+#[test]
+fn an_encrypted_image_without_room_does_not_appear() {
+    let Some(tmpfs) = Tmpfs::new("24M") else {
+        return;
+    };
+    let (full, directory) = (tmpfs.path(), tempfile::tempdir().unwrap());
+    let source = directory.path().join("plain.raw");
+    std::fs::write(&source, pattern("plain", 16 << 20)).unwrap();
+    std::fs::write(full.join("key"), PASSPHRASE).unwrap();
+    let commands = encrypting(source.to_str().unwrap());
+    for but_bytes in [0, 64 << 10, 1 << 20, 3 << 20, 12 << 20] {
+        tmpfs.fill(but_bytes);
+        for words in &commands {
+            let (code, message) = diskfs_in(full, words).failure();
+            assert_eq!(code, 1, "{words:?}: {message}");
+            for part in ["new.", "no space left on the host", "free space there"] {
+                assert!(message.contains(part), "{words:?}: {message}");
+            }
+            assert_eq!(names(full), ["key"], "{but_bytes} {words:?}");
+        }
+    }
+    tmpfs.free();
+    for words in &commands {
+        assert_eq!(diskfs_in(full, words).code(), Some(0), "{words:?}");
+        std::fs::remove_file(full.join(words.iter().find(|it| it.starts_with("new.")).unwrap()))
+            .unwrap();
+    }
+}
+
+/// A process that is killed or asked to end leaves no image, or the complete one.
+#[test]
+fn a_killed_encryption_leaves_nothing() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    std::fs::write(dir.join("plain.raw"), pattern("plain", 48 << 20)).unwrap();
+    std::fs::write(dir.join("key"), PASSPHRASE).unwrap();
+    let before = names(dir);
+    let mut killed = 0;
+    for words in encrypting("plain.raw") {
+        let new = words.iter().find(|word| word.starts_with("new."));
+        let image = dir.join(new.unwrap());
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| if *word == "16M" { "96M" } else { word })
+            .collect();
+        for signal in [Signal::KILL, Signal::TERM] {
+            for wait_ms in [0, 15, 40, 80, 150, 300] {
+                let mut command = Command::new(DISKFS);
+                command.args(&words).current_dir(dir).stderr(Stdio::piped());
+                let child = command.spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(wait_ms));
+                // The process may have ended.
+                let _ = kill_process(Pid::from_child(&child), signal);
+                let output = child.wait_with_output().unwrap();
+                let status = output.status;
+                if !status.success() {
+                    killed += 1;
+                    assert_eq!(
+                        status.signal(),
+                        Some(signal.as_raw()),
+                        "{words:?}: {output:?}"
+                    );
+                }
+                // The image may have got its name just before the signal.
+                if status.success() || image.exists() {
+                    assert!(is_complete(dir, &image, words[0]), "{words:?}");
+                    std::fs::remove_file(&image).unwrap();
+                }
+                assert_eq!(names(dir), before, "{words:?} {signal:?} {wait_ms}");
+            }
+        }
+    }
+    assert!(killed > 10, "{killed}");
+}
+
+/// Returns true if qemu-img reads an image that a command made. A copy has the contents of
+/// `plain.raw`.
+fn is_complete(dir: &Path, image: &Path, command: &str) -> bool {
+    let driver = match image.extension().unwrap().to_str() {
+        Some("luks") => "driver=luks,key-secret=s",
+        _ => "driver=qcow2,encrypt.key-secret=s",
+    };
+    let image = format!("{driver},file.filename={}", image.display());
+    let secret = format!("secret,id=s,file={}", dir.join("key").display());
+    let of_plain = format!(
+        "driver=raw,file.filename={}",
+        dir.join("plain.raw").display()
+    );
+    let keyed = ["--object", &secret, "--image-opts", &image];
+    match command {
+        "convert" => run_qemu(&[&["compare"], &keyed[..], &[&of_plain]].concat()),
+        _ => run_qemu(&[&["map", "--output=json"], &keyed[..]].concat()),
+    }
 }
