@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Faulty, Memory, Overlay};
+use diskfs_block::{BlockRead, BlockWrite, Faulty, Memory, Overlay};
 use diskfs_fixtures::{image, require};
 use diskfs_vfs::{
     FileExtentKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
@@ -12,6 +12,9 @@ use diskfs_vfs::{
 
 use crate::common::{fsck_says, read};
 use crate::kind::{FilesystemType, KINDS};
+
+/// The number of states that are checked in each round without `DISKFS_ROUNDS`: each takes a process.
+const STATES: usize = 250;
 
 const ANY: NewAttributes = NewAttributes::for_root(0o644);
 
@@ -179,38 +182,35 @@ fn crash(kind: &FilesystemType, name: &str, seed: u64) {
     let log = device.log();
     let base: Arc<dyn BlockRead> = Arc::new(Memory::new(before));
     let file = tempfile::NamedTempFile::new().unwrap();
-    let first = synced[0].0;
-    for count in first..=log.events().len() {
-        // The moments at which no file is open include those before the next write.
-        for choice in 0..3 {
-            let left = Overlay::in_memory(Arc::clone(&base), 64 << 20);
-            let mut by_chance = Fate::by_chance(seed ^ (count as u64) << 8 | choice);
-            let fate = |nth: usize, event: &Event| match choice {
-                0 => Fate::Lost,
-                1 => Fate::Kept,
-                _ => by_chance(nth, event),
-            };
-            log.crash_after(count).replay(&left, fate).unwrap();
-            let mut bytes = vec![0; usize::try_from(left.size_bytes()).unwrap()];
-            left.read_at(0, &mut bytes).unwrap();
-            std::fs::write(file.path(), &bytes).unwrap();
-            let (_, told) = fsck_says(kind.fsck, file.path());
-            assert!(
-                is_harmless(kind, &told, &intact),
-                "{name}, seed {seed}, event {count}, choice {choice}:\n{told}"
-            );
-            let fs = (kind.open)(Arc::new(Memory::new(bytes))).unwrap();
-            no_cluster_is_of_two(&*fs);
-            let dir = fs.lookup(fs.root(), b"dir").unwrap();
-            let last = synced.iter().rev().find(|(at, _)| *at <= count).unwrap();
-            for (file, data) in &last.1 {
-                if let Some(data) = data {
-                    let inode = fs.lookup(dir, file.as_bytes()).unwrap();
-                    assert!(
-                        read(&*fs, inode) == *data,
-                        "{name}, seed {seed}, event {count}, {file}"
-                    );
-                }
+    let states: Vec<_> = log.states(seed).collect();
+    let step = match std::env::var("DISKFS_ROUNDS") {
+        Ok(_) => 1,
+        Err(_) => (states.len() / STATES).max(1),
+    };
+    for state in states.into_iter().step_by(step) {
+        let Some((_, last)) = synced.iter().rev().find(|(at, _)| *at <= state.seen()) else {
+            continue;
+        };
+        let left = Overlay::in_memory(Arc::clone(&base), 64 << 20);
+        state.replay(&left).unwrap();
+        let mut bytes = vec![0; usize::try_from(left.size_bytes()).unwrap()];
+        left.read_at(0, &mut bytes).unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let (_, told) = fsck_says(kind.fsck, file.path());
+        assert!(
+            is_harmless(kind, &told, &intact),
+            "{name}, seed {seed}, {state}:\n{told}"
+        );
+        let fs = (kind.open)(Arc::new(Memory::new(bytes))).unwrap();
+        no_cluster_is_of_two(&*fs);
+        let dir = fs.lookup(fs.root(), b"dir").unwrap();
+        for (file, data) in last {
+            if let Some(data) = data {
+                let inode = fs.lookup(dir, file.as_bytes()).unwrap();
+                assert!(
+                    read(&*fs, inode) == *data,
+                    "{name}, seed {seed}, {state}, {file}"
+                );
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use diskfs_block::{BlockWrite, Crash, Event, Fate, Fault, Faulty, Memory, WriteLog};
+use diskfs_block::{BlockWrite, Event, Fault, Faulty, Memory, WriteLog};
 use diskfs_vfs::ErrorKind;
 
 use crate::common::{Tree, tree};
@@ -77,43 +77,31 @@ impl Case {
         memory.to_vec()
     }
 
-    /// Returns the image that a crash leaves.
-    fn left(&self, crash: &Crash<'_>, choice: u64, nth: usize) -> Vec<u8> {
-        let left = Memory::new(self.before.clone());
-        let mut by_chance = Fate::by_chance(nth as u64 ^ choice << 32);
-        let fate = |nth: usize, event: &Event| match choice {
-            0 => Fate::Lost,
-            1 => Fate::Kept,
-            _ => by_chance(nth, event),
-        };
-        crash.replay(&left, fate).unwrap();
-        left.to_vec()
-    }
-
-    /// Tests every moment; returns how many crashes had to be completed from the record.
+    /// Checks the states that a crash can leave; returns how many had to be completed from the
+    /// record.
     fn crashes(&self) -> usize {
         let (log, new_bytes) = self.log();
         let mut seen = HashSet::new();
         let mut completed = 0;
-        for (nth, crash) in log.crashes().enumerate() {
-            for choice in 0..3 {
-                let bytes = self.left(&crash, choice, nth);
-                if !seen.insert(crc32c_of(&bytes)) {
-                    continue;
+        for state in log.states(1) {
+            let left = Memory::new(self.before.clone());
+            state.replay(&left).unwrap();
+            let bytes = left.to_vec();
+            if !seen.insert(crc32c_of(&bytes)) {
+                continue;
+            }
+            let when = state.to_string();
+            match self.form.open(bytes.clone()) {
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::Corrupt, "{}, {when}: {e}", self.what);
+                    assert!(e.to_string().contains("interrupted"), "{e}");
+                    completed += 1;
                 }
-                let when = format!("event {nth}, choice {choice}");
-                match self.form.open(bytes.clone()) {
-                    Err(e) => {
-                        assert_eq!(e.kind(), ErrorKind::Corrupt, "{}, {when}: {e}", self.what);
-                        assert!(e.to_string().contains("interrupted"), "{e}");
-                        completed += 1;
-                    }
-                    Ok(fs) => assert!(tree(&*fs) == self.tree, "{}, {when}", self.what),
-                }
-                let bytes = self.complete(bytes, new_bytes, &when);
-                if seen.insert(crc32c_of(&bytes)) {
-                    self.judge(&bytes, new_bytes, &when);
-                }
+                Ok(fs) => assert!(tree(&*fs) == self.tree, "{}, {when}", self.what),
+            }
+            let bytes = self.complete(bytes, new_bytes, &when);
+            if seen.insert(crc32c_of(&bytes)) {
+                self.judge(&bytes, new_bytes, &when);
             }
         }
         completed
