@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::populated::{listing, populate, with_late_journal};
-use common::resized::{is_clean, repair, replay, seeds};
+use common::resized::{is_clean, repair, states};
 use common::{Random, make_tree, mke2fs};
 use diskfs_block::{BlockWrite, Fault, Faulty, Memory, WriteLog};
 use diskfs_ext4::{Resized, ShrinkOptions, minimum_size, shrink};
@@ -51,6 +51,9 @@ const TIME: Timestamp = Timestamp {
     seconds: 1_700_000_000,
     nanoseconds: 0,
 };
+
+/// The number of states that are checked for each form.
+const STATES: usize = 20;
 
 fn try_shrink(device: &Arc<dyn BlockWrite>, size_bytes: u64) -> Result<Resized> {
     let options = ShrinkOptions {
@@ -131,7 +134,7 @@ fn undisturbed(dir: &Path, before: &Before, what: &str) -> WriteLog {
     device.log()
 }
 
-/// Tests moments of a crash, with all open writes lost, kept, or some of them.
+/// Checks states that a crash can leave.
 fn crashes(form: (&str, u64, u64)) {
     let dir = common::fast_dir();
     let dir = dir.path();
@@ -140,54 +143,42 @@ fn crashes(form: (&str, u64, u64)) {
     let log = undisturbed(dir, &before, args);
     let mut last = Vec::new();
     let (mut images, mut completed, mut unclean) = (0, 0, 0);
-    let crashes: Vec<_> = log.crashes().enumerate().collect();
-    let step = step(crashes.len());
-    for (nth, crash) in crashes.into_iter().step_by(step) {
-        for seed in seeds(nth) {
-            let memory = Arc::new(Memory::new(before.bytes.clone()));
-            replay(&crash, &memory, nth, seed);
-            let crashed = memory.to_vec();
-            if crashed == last {
+    for state in states(&log, STATES) {
+        let memory = Arc::new(Memory::new(before.bytes.clone()));
+        state.replay(&*memory).unwrap();
+        let crashed = memory.to_vec();
+        if crashed == last {
+            continue;
+        }
+        last.clone_from(&crashed);
+        images += 1;
+        let what = format!("{args}: {state}");
+        if before.has_journal || is_clean(&crashed) {
+            check(dir, &crashed, &before, &what);
+        }
+        let device: Arc<dyn BlockWrite> = memory.clone();
+        match try_shrink(&device, before.size_bytes) {
+            Ok(_) => completed += 1,
+            Err(e) => {
+                // Without a journal, files were being moved.
+                let refused = !before.has_journal && !is_clean(&crashed);
+                assert!(refused && e.kind() == ErrorKind::Corrupt, "{what}: {e}");
+                unclean += 1;
+                let repaired = repair(dir, &crashed, &what);
+                let device: Arc<dyn BlockWrite> = Arc::new(Memory::new(repaired));
+                try_shrink(&device, before.size_bytes)
+                    .unwrap_or_else(|e| panic!("{what}: repaired: {e}"));
                 continue;
             }
-            last.clone_from(&crashed);
-            images += 1;
-            let what = format!("{args}: crash {nth}, {seed}");
-            if before.has_journal || is_clean(&crashed) {
-                check(dir, &crashed, &before, &what);
-            }
-            let device: Arc<dyn BlockWrite> = memory.clone();
-            match try_shrink(&device, before.size_bytes) {
-                Ok(_) => completed += 1,
-                Err(e) => {
-                    // Without a journal, files were being moved.
-                    let refused = !before.has_journal && !is_clean(&crashed);
-                    assert!(refused && e.kind() == ErrorKind::Corrupt, "{what}: {e}");
-                    unclean += 1;
-                    let repaired = repair(dir, &crashed, &what);
-                    let device: Arc<dyn BlockWrite> = Arc::new(Memory::new(repaired));
-                    try_shrink(&device, before.size_bytes)
-                        .unwrap_or_else(|e| panic!("{what}: repaired: {e}"));
-                    continue;
-                }
-            }
-            if images % 3 == 0 || !before.has_journal {
-                check(dir, &memory.to_vec(), &before, &what);
-            }
+        }
+        if images % 3 == 0 || !before.has_journal {
+            check(dir, &memory.to_vec(), &before, &what);
         }
     }
     assert!(images > 1 && completed > 0, "{args}: {images}, {completed}");
     assert!(!before.has_journal || unclean == 0, "{args}: {unclean}");
     if std::env::var_os("DISKFS_CRASHES").is_some() {
         eprintln!("{args}: {images} images, {completed} completed, {unclean} unclean");
-    }
-}
-
-/// Returns the distance of the tested moments: every moment if `DISKFS_CRASHES` is set.
-fn step(moments: usize) -> usize {
-    match std::env::var("DISKFS_CRASHES") {
-        Ok(_) => 1,
-        Err(_) => (moments / 20).max(1),
     }
 }
 
@@ -214,7 +205,11 @@ fn a_failed_request_can_be_repeated() {
     let before = before(dir, form);
     let log = undisturbed(dir, &before, form.0);
     let count = u64::try_from(log.events().len()).unwrap();
-    for nth in (0..count).step_by(step(log.events().len())) {
+    let step = match std::env::var("DISKFS_CRASHES") {
+        Ok(_) => 1,
+        Err(_) => (log.events().len() / 20).max(1),
+    };
+    for nth in (0..count).step_by(step) {
         for fault in [Fault::FailWrite { nth }, Fault::FailFlush { nth }] {
             let memory = Arc::new(Memory::new(before.bytes.clone()));
             let device: Arc<dyn BlockWrite> = Arc::new(Faulty::new(Arc::clone(&memory), [fault]));

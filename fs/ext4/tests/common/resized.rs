@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use diskfs_block::{Crash, Event, Fate, Memory};
+use diskfs_block::{CrashState, Event, Fate, WriteLog};
 
 use super::run;
 
@@ -40,31 +40,24 @@ pub(crate) fn is_clean(bytes: &[u8]) -> bool {
     bytes[0x43a] & 1 == 1
 }
 
-/// Returns what happens to the open writes in one crash: 0 means that they are lost, 1 that they
-/// are kept, other numbers mean a random choice.
-pub(crate) fn seeds(nth: usize) -> Vec<u64> {
-    match std::env::var("DISKFS_CRASHES") {
-        Ok(count) => (0..count.parse().unwrap()).collect(),
-        Err(_) => vec![[0, 1, 2, 2][nth % 4]],
-    }
-}
-
-pub(crate) fn replay(crash: &Crash<'_>, memory: &Memory, nth: usize, seed: u64) {
-    let mut chance = Fate::by_chance(seed * 1000 + nth as u64);
-    let fate = |index: usize, event: &Event| match seed {
-        0 => Fate::Lost,
-        1 => Fate::Kept,
-        // No disk tears a superblock.
-        _ => match chance(index, event) {
-            Fate::Torn { .. } if touches_superblock(event) => Fate::Lost,
-            fate => fate,
-        },
+/// Returns `count` of the states that a crash can leave, or all if `DISKFS_CRASHES` is set.
+pub(crate) fn states(log: &WriteLog, count: usize) -> Vec<CrashState<'_>> {
+    // No disk tears a superblock.
+    let tears_superblock = |state: &CrashState<'_>| {
+        let tears = |(event, fate): (&Event, Fate)| {
+            matches!(event, Event::Write { offset, .. } if *offset <= 1024)
+                && matches!(fate, Fate::Torn { .. })
+        };
+        state.open().any(tears)
     };
-    crash.replay(memory, fate).unwrap();
-}
-
-fn touches_superblock(event: &Event) -> bool {
-    matches!(event, Event::Write { offset, .. } if *offset <= 1024)
+    let states = log.states(1).filter(|state| !tears_superblock(state));
+    let states: Vec<_> = states.collect();
+    let step = match std::env::var("DISKFS_CRASHES") {
+        Ok(_) => 1,
+        Err(_) => states.len().div_ceil(count).max(1),
+    };
+    // The last ones are complete.
+    states.into_iter().rev().step_by(step).collect()
 }
 
 /// Lets e2fsck repair an unclean image. Returns it.
