@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::resized::{is_clean, repair, states};
 use common::{make_tree, mke2fs, run};
-use diskfs_block::{BlockRead, BlockWrite, Fate, Fault, Faulty, Memory, WriteLog};
+use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Fault, Faulty, Memory, WriteLog};
 use diskfs_ext4::{Ext4, NewSpace, Options, ResizeOptions, Resized, resize};
 use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, Result, read_file};
@@ -36,6 +36,9 @@ const FORMS: &[(&str, u64, u64)] = &[
     // Only the last group grows.
     ("-t ext2 -b 1024 -O ^resize_inode", 6000, 6100),
 ];
+
+/// The place of the first backup of the superblock in the first form.
+const FIRST_BACKUP_AT: u64 = 513 << 10;
 
 /// The number of states that are checked for each form.
 const STATES: usize = 20;
@@ -201,6 +204,34 @@ fn a_crash_leaves_the_old_or_the_new_size() {
     }
     let completed: usize = FORMS.iter().map(|form| crashes(*form)).sum();
     assert!(completed > 0);
+}
+
+/// The first backup is written last. Its first sector alone has the new size, but is not valid.
+#[test]
+fn a_torn_backup_is_written_again() {
+    if !have(&["mke2fs", "e2fsck", "dumpe2fs"]) {
+        return;
+    }
+    let dir = common::fast_dir();
+    let dir = dir.path();
+    let before = image(dir, FORMS[0]);
+    let (log, sizes) = undisturbed(dir, &before, FORMS[0].0);
+    let is_backup = |(event, fate): (&Event, Fate)| {
+        matches!(event, Event::Write { offset, .. } if *offset == FIRST_BACKUP_AT)
+            && matches!(fate, Fate::Torn { .. })
+    };
+    let mut torn = 0;
+    for state in log.states(1).filter(|state| state.open().any(is_backup)) {
+        let memory = Arc::new(Memory::new(before.clone()));
+        state.replay(&*memory).unwrap();
+        let device: Arc<dyn BlockWrite> = memory.clone();
+        grow(&device).unwrap();
+        let what = state.to_string();
+        check(dir, &memory.to_vec(), &what);
+        check_backup(dir, &what, *sizes.iter().max().unwrap());
+        torn += 1;
+    }
+    assert!(torn > 0);
 }
 
 /// Checks that after any failed request the same call completes the work.

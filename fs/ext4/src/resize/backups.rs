@@ -4,16 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use diskfs_block::BlockRead;
-use zerocopy::FromBytes;
 
 use crate::block::FsBlock;
-use crate::bytes::{join64, low16};
+use crate::bytes::low16;
 use crate::device_writer::DeviceWriter;
 use crate::error::{Result, device_failed};
 use crate::features::Incompatible;
 use crate::group_descriptor::{has_superblock, table_block, table_blocks_in_group};
 use crate::journal::write_to_final_places;
-use crate::superblock::{self, RawSuperblock, STATE_VALID, Superblock};
+use crate::superblock::{self, STATE_VALID, Superblock};
 
 use super::edits::Blocks;
 
@@ -96,8 +95,8 @@ pub(crate) fn first_backup(superblock: &Superblock) -> Option<u32> {
     (1..superblock.groups_count).find(|&group| has_superblock(superblock, group))
 }
 
-/// Returns true if the first backup has the size of the filesystem. It is written last, so all
-/// backups are complete then.
+/// Returns true if the first backup is valid and has the size of the filesystem. It is written last,
+/// so all backups are complete then.
 ///
 /// # Errors
 /// `Io`.
@@ -110,14 +109,7 @@ pub(crate) fn are_current(device: &dyn BlockRead, superblock: &Superblock) -> Re
     device
         .read_at(superblock.block_size.byte_of(first), &mut bytes)
         .map_err(device_failed)?;
-    let Ok(raw) = RawSuperblock::ref_from_bytes(&bytes) else {
-        return Ok(false);
-    };
-    let high = if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) {
-        raw.s_blocks_count_hi.get()
-    } else {
-        0
-    };
-    let blocks = join64(high, raw.s_blocks_count_lo.get());
-    Ok(raw.s_magic.get() == superblock::MAGIC && blocks == superblock.blocks_count)
+    // A crash can tear it: the size is then right, and the checksum is wrong.
+    let backup = Superblock::parse(&bytes, device.size_bytes());
+    Ok(backup.is_ok_and(|backup| backup.blocks_count == superblock.blocks_count))
 }
