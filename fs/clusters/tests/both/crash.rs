@@ -14,7 +14,7 @@ use crate::common::{fsck_says, read};
 use crate::kind::{FilesystemType, KINDS};
 
 /// The number of states that are checked in each round without `DISKFS_ROUNDS`: each takes a process.
-const STATES: usize = 250;
+const STATES: usize = 120;
 
 const ANY: NewAttributes = NewAttributes::for_root(0o644);
 
