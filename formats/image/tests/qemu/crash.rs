@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{Crash, Fate, Faulty, Memory, WriteLog};
+use diskfs_block::{CrashState, Faulty, Memory, WriteLog};
 use diskfs_image::{Format, Image, OpenOptions, WritableImage};
 
 use crate::case::Case;
@@ -71,9 +71,9 @@ impl Run {
     }
 
     /// Returns the image after a crash.
-    fn image_after(&self, crash: &Crash<'_>, seed: u64) -> Arc<Memory> {
+    fn image_after(&self, state: &CrashState<'_>) -> Arc<Memory> {
         let image = Arc::new(Memory::new(self.before.as_slice()));
-        crash.replay(image.as_ref(), Fate::by_chance(seed)).unwrap();
+        state.replay(image.as_ref()).unwrap();
         image
     }
 
@@ -155,7 +155,7 @@ fn check_snapshots(dir: &Path, image: &Memory, expected: &[Option<Vec<u8>>]) {
     }
 }
 
-fn crash_everywhere(case: &Case, steps: u64, seeds: u64) {
+fn crash_everywhere(case: &Case, steps: u64) {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     case.make(dir);
@@ -177,21 +177,16 @@ fn crash_everywhere(case: &Case, steps: u64, seeds: u64) {
         })
         .collect();
     let run = Run::record(&image, bytes, case, steps);
-    let events = run.log.events().len();
-    for (count, crash) in run.log.crashes().enumerate() {
-        for seed in 0..seeds {
-            let seed = case.seed * 1_000_003 + seed * 7919 + count as u64;
-            let context = format!("{case:?}: crash after event {count} of {events}, seed {seed}");
-            let result = std::panic::catch_unwind(|| {
-                let image = run.image_after(&crash, seed);
-                check_bytes(&image, run.allowed(count));
-                if seed.is_multiple_of(31) {
-                    check_snapshots(dir, &image, &snapshots);
-                }
-                check_writing(&image, case, seed);
-            });
-            assert!(result.is_ok(), "{context}");
-        }
+    for (number, state) in (case.seed * 1_000_003..).zip(run.log.states(case.seed)) {
+        let result = std::panic::catch_unwind(|| {
+            let image = run.image_after(&state);
+            check_bytes(&image, run.allowed(state.seen()));
+            if number.is_multiple_of(31) {
+                check_snapshots(dir, &image, &snapshots);
+            }
+            check_writing(&image, case, number);
+        });
+        assert!(result.is_ok(), "{case:?}: {state}");
     }
 }
 
@@ -223,6 +218,6 @@ fn a_crash_at_any_moment() {
     }
     let seed = number("DISKFS_QEMU_SEED", 1);
     for seed in seed..seed + number("DISKFS_QEMU_ROUNDS", 3) {
-        crash_everywhere(&small(seed), 30, 2);
+        crash_everywhere(&small(seed), 30);
     }
 }
