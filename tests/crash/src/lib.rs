@@ -22,5 +22,6 @@ pub mod plan;
 pub mod random;
 pub mod reduce;
 pub mod session;
+pub mod soak;
 pub mod vocabulary;
 pub mod writer;

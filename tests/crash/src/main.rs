@@ -15,6 +15,7 @@ use diskfs_crash::many::{Outcome, run_many};
 use diskfs_crash::plan::{self, Crashes};
 use diskfs_crash::random::Random;
 use diskfs_crash::session::{Report, Session};
+use diskfs_crash::soak::{Round, Soaked};
 
 /// The time in which `quick` starts new sessions.
 const QUICK: Duration = Duration::from_secs(150);
@@ -25,6 +26,12 @@ const QUICK_POINTS: usize = 130;
 /// The number of seeds of `quick`. They are the same on every machine, but a slow machine may not
 /// get to all. Use `run` for other seeds.
 const QUICK_SEEDS: u64 = 2;
+
+/// The time in which `quick` starts rounds of the soak.
+const QUICK_SOAK: Duration = Duration::from_secs(10);
+
+/// The default number of queues of the soak.
+const QUEUES: usize = 4;
 
 /// The number of crashes of a plan on each of its feature sets.
 const PLAN_POINTS: usize = 25;
@@ -75,8 +82,30 @@ enum Command {
     },
     /// Run all short sequences of operations, and check each state that a crash can leave.
     Exhaustive(Bounds),
+    /// Let several queues use a qcow2 image at once, and check each state that a crash can leave.
+    Soak(Soak),
     /// Print the operations of a run.
     Show(Which),
+}
+
+#[derive(Debug, Args)]
+struct Soak {
+    /// The seed of the first round; each further round has the next one.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The time in which rounds are started, in minutes; without it, there is one round.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// The number of queues.
+    #[arg(long, default_value_t = QUEUES)]
+    queues: usize,
+}
+
+impl Soak {
+    fn run(&self) -> bool {
+        let minutes = self.minutes.unwrap_or(0);
+        soak(self.seed, self.queues, Duration::from_secs(60 * minutes))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -199,15 +228,20 @@ impl Bounds {
 fn main() -> ExitCode {
     let passed = match &Cli::parse().command {
         Command::Run(which) => which.each(Session::run),
-        Command::Quick { seed } => {
-            Ok(quick(*seed)).map(|passed| plans(some(*seed, PLAN_POINTS)) && passed)
-        }
+        Command::Quick { seed } => Ok([
+            quick(*seed),
+            plans(some(*seed, PLAN_POINTS)),
+            soak(*seed, QUEUES, QUICK_SOAK),
+        ]
+        .iter()
+        .all(|passed| *passed)),
         Command::Plan { all: true, .. } => Ok(plans(Crashes::All {
             examine_one_in: PLAN_EXAMINED,
         })),
         Command::Plan { seed, points, .. } => Ok(plans(some(*seed, *points))),
         Command::Kernel(which) => which.each(Session::run_on_kernel),
         Command::Exhaustive(bounds) => bounds.search(),
+        Command::Soak(which) => Ok(which.run()),
         Command::Show(which) => which.each(show),
     };
     match passed {
@@ -329,6 +363,37 @@ fn plans(crashes: Crashes) -> bool {
         }
     }
     passed
+}
+
+/// Soaks qcow2 images until this time has passed, and at least one. Returns true if all rounds
+/// succeeded.
+fn soak(seed: u64, queues: usize, time: Duration) -> bool {
+    let started = Instant::now();
+    let (mut rounds, mut failed, mut all) = (0, 0, Soaked::default());
+    while rounds == 0 || started.elapsed() < time {
+        let round = Round {
+            seed: seed + rounds,
+            queues,
+        };
+        rounds += 1;
+        match round.run() {
+            Ok(soaked) => all += soaked,
+            Err(error) => {
+                failed += 1;
+                print(&format!(
+                    "soak with seed {}: FAILED\n{error:#}\n",
+                    round.seed
+                ));
+            }
+        }
+    }
+    let took = started.elapsed().as_secs_f32();
+    print(&format!(
+        "soak: {rounds} rounds from seed {seed}, {} requests, {} states, {failed} failures in \
+         {took:.1} s",
+        all.requests, all.states
+    ));
+    failed == 0
 }
 
 fn reduce(session: &Session, what: &impl Fn(&Session) -> Result<Report>) -> Result<()> {
