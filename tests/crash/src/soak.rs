@@ -48,7 +48,7 @@ pub struct Round {
     pub queues: usize,
 }
 
-/// The requests and the states of some rounds.
+/// The work of rounds.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Soaked {
     /// The number of requests.
