@@ -73,7 +73,7 @@ impl Exported {
             socket.display()
         );
         let start = Start::Kernel { root: "LABEL=root" };
-        let machine = Machine::with_drives(&[drive], guest.work.path(), start)?;
+        let machine = Machine::with_drives(&[drive], guest.work.path(), start, &[])?;
         Ok(Some(Self {
             machine,
             server,

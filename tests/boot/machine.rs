@@ -66,11 +66,16 @@ impl Machine {
             .iter()
             .map(|disk| drive(disk, "if=virtio,format=qcow2"))
             .collect();
-        Self::with_drives(&drives, work, start)
+        Self::with_drives(&drives, work, start, &[])
     }
 
-    /// Starts a machine with these drives, as QEMU's option `-drive` has them.
-    pub(crate) fn with_drives(drives: &[String], work: &Path, start: Start<'_>) -> Result<Self> {
+    /// Starts a machine with these drives, as QEMU's option `-drive` has them, and more options.
+    pub(crate) fn with_drives(
+        drives: &[String],
+        work: &Path,
+        start: Start<'_>,
+        more: &[&str],
+    ) -> Result<Self> {
         let ssh_port = free_port()?;
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args("-accel tcg -machine q35 -cpu max -smp 1 -m 512".split(' '))
@@ -82,6 +87,7 @@ impl Machine {
         for drive in drives {
             qemu.args(["-drive", drive]);
         }
+        qemu.args(more).current_dir(work);
         match start {
             Start::Kernel { root } => {
                 qemu.arg("-kernel").arg(work.join("vmlinuz"));

@@ -6,6 +6,7 @@
 
 mod built;
 mod exported;
+mod hotplugged;
 mod images;
 mod machine;
 mod microvm;
