@@ -3,6 +3,7 @@
 mod amend;
 #[cfg(feature = "microvm")]
 mod appliance;
+#[cfg(any(feature = "export", feature = "fuse"))]
 mod background_copy;
 mod backup;
 mod bench;
