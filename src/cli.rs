@@ -69,7 +69,7 @@ mod mode_change;
 #[cfg(feature = "fuse")]
 mod mount;
 mod mv;
-#[cfg(feature = "nbd")]
+#[cfg(any(feature = "export", feature = "serve"))]
 mod nbd_address;
 mod new_key;
 mod oci;
@@ -98,7 +98,7 @@ mod session;
 mod show;
 mod signals;
 mod snapshot;
-#[cfg(any(feature = "export", feature = "serve"))]
+#[cfg(any(feature = "nbd", feature = "serve"))]
 mod socket;
 mod sparsify;
 mod stat;

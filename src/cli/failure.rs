@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use diskfs::{Error, ErrorKind, block};
+#[cfg(feature = "nbd")]
+use diskfs::block;
+use diskfs::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 /// The parts of an error.

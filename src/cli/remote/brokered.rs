@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use diskfs::block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
+#[cfg(feature = "objects")]
+use diskfs::block::BlockRead;
+use diskfs::block::{BlockWrite, Error, ErrorKind, Result};
 use diskfs::nbd::Connection;
 use diskfs::nbd::client::{Connect, Nbd, Options};
 use diskfs::{RemoteImage, RemoteImages};
