@@ -18,6 +18,7 @@
 
 mod answer;
 mod catalog;
+mod data_run;
 mod export;
 mod haggling;
 mod handshake;

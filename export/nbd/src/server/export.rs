@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ExtentKind, Result};
 
+use super::data_run::DataRun;
 use crate::protocol::{
     BASE_ALLOCATION, Headers, Info, MAX_PAYLOAD_BYTES, MAX_QUERIES, MAX_STRING_BYTES, StateFlags,
     TransmissionFlags,
@@ -133,6 +134,7 @@ pub struct Export {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) device: Device,
+    pub(super) data_run: DataRun,
     pub(super) sizes: BlockSizes,
     /// The contexts; the number of a context is its index.
     pub(super) contexts: Vec<Arc<dyn MetaContext>>,
@@ -158,6 +160,7 @@ impl Export {
             sizes: BlockSizes::of(device.reader()),
             contexts: vec![Arc::new(Allocation(device.clone()))],
             device,
+            data_run: DataRun::default(),
             is_shared: true,
         }
     }

@@ -57,7 +57,7 @@ impl Job {
             Command::Read => {
                 let is_whole = self.flags.contains(CommandFlags::DF);
                 let range = (self.offset, self.len_bytes);
-                read::answer(export.device.reader(), range, is_whole, buffers, answer);
+                read::answer(export, range, is_whole, buffers, answer);
             }
             Command::BlockStatus => self.statuses(export, answer),
             _ => match self.act(export) {
@@ -96,6 +96,9 @@ impl Job {
             // Only a flush comes here, of which a read-only export needs nothing.
             return Ok(Done::Success);
         };
+        if matches!(self.command, Command::Trim | Command::WriteZeroes) {
+            export.data_run.forget();
+        }
         match self.command {
             Command::Write => device.write_at(self.offset, &self.payload)?,
             Command::Trim => device.discard(self.offset, self.len_bytes)?,

@@ -1,9 +1,9 @@
 //! The choice of the thread for a request.
 //!
-//! A hand-over to another thread costs more than a read from the page cache. So a short request
-//! that comes alone is done at once, on the thread of the connection, as long as the device has
-//! been quick. If it isn't, the connection's other requests wait for it, and those of others do
-//! not.
+//! A hand-over to another thread costs more than a read from the page cache. So a short request is
+//! done at once, on the thread of the connection, as long as the device has been quick. If it isn't,
+//! the connection's other requests wait for it, and those of others do not. A request that comes
+//! alone may take longer for that than one of many, which a disk can work on in parallel.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,8 +13,11 @@ use crate::protocol::{Command, CommandFlags};
 /// The longest request that is done at once.
 const MAX_QUICK_BYTES: u64 = 64 << 10;
 
-/// The time within which a quick device answers.
+/// The time within which a quick device answers a request that comes alone.
 const QUICK: Duration = Duration::from_millis(1);
+
+/// The time of one of many: a copy from the page cache takes a tenth of it, a disk takes longer.
+const QUICK_OF_MANY: Duration = Duration::from_micros(50);
 
 /// The number of requests that are handed over after one that was not quick; doubled each time.
 const FIRST_PENALTY: u32 = 32;
@@ -24,9 +27,11 @@ const MAX_PENALTY: u32 = 8192;
 /// also delay a quick device.
 const FORGIVEN_AFTER: u32 = 16;
 
-/// The pace of one connection's requests.
+/// The pace of one connection's requests that come alone, or of the others.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// The time within which a quick device answers.
+    quick_time: Duration,
     /// The number of requests that are still handed over.
     left: AtomicU32,
     /// The penalty of the next request that is not quick.
@@ -35,17 +40,26 @@ pub(super) struct Pace {
     quick: AtomicU32,
 }
 
-impl Default for Pace {
-    fn default() -> Self {
+impl Pace {
+    /// Creates the pace of requests that come alone.
+    pub(super) const fn of_one() -> Self {
+        Self::new(QUICK)
+    }
+
+    /// Creates the pace of requests that come while others are in progress.
+    pub(super) const fn of_many() -> Self {
+        Self::new(QUICK_OF_MANY)
+    }
+
+    const fn new(quick_time: Duration) -> Self {
         Self {
+            quick_time,
             left: AtomicU32::new(0),
             penalty: AtomicU32::new(FIRST_PENALTY),
             quick: AtomicU32::new(0),
         }
     }
-}
 
-impl Pace {
     /// Returns true if a request may be done at once.
     pub(super) fn is_quick(&self, command: Command, flags: CommandFlags, len_bytes: u64) -> bool {
         let is_short = matches!(command, Command::Read | Command::Write)
@@ -62,7 +76,7 @@ impl Pace {
     pub(super) fn time(&self, work: impl FnOnce()) {
         let begun = Instant::now();
         work();
-        if begun.elapsed() > QUICK {
+        if begun.elapsed() > self.quick_time {
             let penalty = self.penalty.load(Ordering::Relaxed);
             self.left.store(penalty, Ordering::Relaxed);
             let next = penalty.saturating_mul(2).min(MAX_PENALTY);
@@ -80,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_slow_device_is_not_waited_for_again_and_again() {
-        let pace = Pace::default();
+        let pace = Pace::of_one();
         let read = |pace: &Pace| pace.is_quick(Command::Read, CommandFlags::empty(), 4096);
         assert!(read(&pace));
         pace.time(|| ());

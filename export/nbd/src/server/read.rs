@@ -5,6 +5,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, Result};
 
 use super::answer::Answer;
+use super::export::Export;
 use crate::protocol::Headers;
 use crate::stream::{Buffer, Buffers};
 
@@ -20,20 +21,20 @@ const MAX_QUESTIONS: usize = 1024;
 
 /// Answers a read of a range within the device. The range is at most the maximum payload.
 pub(super) fn answer(
-    device: &dyn BlockRead,
+    export: &Export,
     (offset, len_bytes): (u64, u64),
     is_whole: bool,
     buffers: &Arc<Buffers>,
     answer: Answer,
 ) {
     if answer.headers == Headers::Simple || is_whole || len_bytes < MIN_SPARSE_BYTES {
-        match piece(device, offset, len_bytes, buffers) {
+        match piece(export.device.reader(), offset, len_bytes, buffers) {
             Ok(data) => answer.data(offset, data),
             Err(error) => answer.failure(&error),
         }
         return;
     }
-    match pieces(device, offset, len_bytes, buffers, &answer) {
+    match pieces(export, offset, len_bytes, buffers, &answer) {
         Ok(Some((at, last))) => answer.data(at, last),
         Ok(None) => answer.end(),
         Err(error) => answer.failure(&error),
@@ -42,7 +43,7 @@ pub(super) fn answer(
 
 /// Sends the pieces of a range. Returns the last one, if it is data: it ends the reply.
 fn pieces(
-    device: &dyn BlockRead,
+    export: &Export,
     offset: u64,
     len_bytes: u64,
     buffers: &Arc<Buffers>,
@@ -55,7 +56,7 @@ fn pieces(
         let left = end.saturating_sub(at);
         let (run_bytes, is_zero) = if questions < MAX_QUESTIONS {
             questions = questions.saturating_add(1);
-            run(device, at, left)?
+            run(export, at, left)?
         } else {
             (left, false)
         };
@@ -67,7 +68,7 @@ fn pieces(
         let run_end = at.saturating_add(run_bytes);
         while at < run_end {
             let piece_bytes = run_end.saturating_sub(at).min(CHUNK_BYTES);
-            let data = piece(device, at, piece_bytes, buffers)?;
+            let data = piece(export.device.reader(), at, piece_bytes, buffers)?;
             let next = at.saturating_add(piece_bytes);
             if next >= end {
                 return Ok(Some((at, data)));
@@ -80,10 +81,17 @@ fn pieces(
 }
 
 /// Returns the length of the run at `at`, within `left` bytes, and whether it is zeroes.
-fn run(device: &dyn BlockRead, at: u64, left: u64) -> Result<(u64, bool)> {
-    let extent = device.extent_at(at)?;
-    let len_bytes = extent.len_bytes.clamp(1, left);
-    Ok((len_bytes, extent.kind.reads_as_zeroes()))
+fn run(export: &Export, at: u64, left: u64) -> Result<(u64, bool)> {
+    let known = export.data_run.left_bytes(at);
+    if known > 0 {
+        return Ok((known.min(left), false));
+    }
+    let extent = export.device.reader().extent_at(at)?;
+    let is_zero = extent.kind.reads_as_zeroes();
+    if !is_zero {
+        export.data_run.set(at, extent.len_bytes);
+    }
+    Ok((extent.len_bytes.clamp(1, left), is_zero))
 }
 
 fn piece(

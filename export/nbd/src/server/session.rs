@@ -36,7 +36,10 @@ struct Session {
     is_stopping: AtomicBool,
     /// The bytes that requests may have besides those in progress.
     bytes: Arc<Semaphore>,
-    pace: Pace,
+    /// The pace of requests that come alone.
+    pace_of_one: Pace,
+    /// The pace of the others.
+    pace_of_many: Pace,
     pool: Handle,
     max_requests: usize,
 }
@@ -65,7 +68,8 @@ pub(super) async fn serve(
         jobs: Arc::new(Semaphore::new(options.max_requests)),
         is_stopping: AtomicBool::new(false),
         bytes: Arc::new(Semaphore::new(options.max_request_bytes)),
-        pace: Pace::default(),
+        pace_of_one: Pace::of_one(),
+        pace_of_many: Pace::of_many(),
         pool,
         max_requests: options.max_requests,
     };
@@ -230,14 +234,19 @@ impl Session {
         Ok((filter.len_bytes, filter.contexts))
     }
 
-    /// Does a job: at once if it is quick and alone, else on a thread that may wait.
+    /// Does a job: at once if it is quick, else on a thread that may wait.
     fn start(&self, job: Job, answer: Answer, is_last: bool) {
-        let is_quick = self.pace.is_quick(job.command, job.flags, job.len_bytes);
+        let pace = if is_last && self.is_alone() {
+            &self.pace_of_one
+        } else {
+            &self.pace_of_many
+        };
+        let is_quick = pace.is_quick(job.command, job.flags, job.len_bytes);
         let export = Arc::clone(&self.export);
         let buffers = Arc::clone(&self.buffers);
         let work = move || job.run(&export, &buffers, answer);
-        if is_quick && is_last && self.is_alone() {
-            self.pace.time(work);
+        if is_quick {
+            pace.time(work);
         } else {
             self.pool.spawn_blocking(work);
         }
