@@ -39,7 +39,7 @@ const AHEAD_BYTES: u64 = 8 * PIECE_BYTES;
 /// A copy of everything that a disk needs of its backing file into its overlay.
 ///
 /// The overlay can be read and written meanwhile; what was written to it stays. Zeroes are not
-/// copied.
+/// copied. The files stay open and locked as long as there is a copy.
 #[derive(Debug, Clone)]
 pub struct BackgroundCopy {
     node: Arc<Node>,
