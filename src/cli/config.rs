@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-#[cfg(feature = "microvm")]
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -31,6 +30,7 @@ pub(crate) struct Config {
     /// The policy for a host that cannot confine a command completely.
     pub(crate) sandbox: Sandbox,
     pub(crate) cache: Cache,
+    pub(crate) remote: Remote,
     #[cfg(feature = "microvm")]
     pub(crate) vm: Vm,
     /// The table `[vm]`, accepted but not used in programs without microVMs.
@@ -68,6 +68,30 @@ impl Default for Cache {
             size: 10 << 30,
         }
     }
+}
+
+/// The table `[remote]`: the behaviour towards HTTP servers, object stores and registries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Remote {
+    /// The time in which a failed request is repeated; a minute if it is not set.
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) retry: Option<Duration>,
+}
+
+fn seconds<'d, D: serde::Deserializer<'d>>(
+    from: D,
+) -> std::result::Result<Option<Duration>, D::Error> {
+    let seconds = f64::deserialize(from)?;
+    let seconds = parse_seconds(&seconds.to_string());
+    seconds.map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Parses a number of seconds that is larger than zero.
+pub(super) fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| format!("invalid number of seconds `{text}`"))
 }
 
 fn bytes<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<u64, D::Error> {
@@ -116,7 +140,7 @@ pub(crate) struct Vm {
     #[serde(deserialize_with = "memory")]
     pub(crate) memory: Option<u32>,
     /// The deadline of a call, as with `--vm-deadline`.
-    #[serde(deserialize_with = "deadline")]
+    #[serde(deserialize_with = "seconds")]
     pub(crate) deadline: Option<Duration>,
 }
 
@@ -134,15 +158,6 @@ fn memory<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option
     let text = String::deserialize(from)?;
     let mib = super::vm::memory_mib(&text);
     mib.map(Some).map_err(serde::de::Error::custom)
-}
-
-#[cfg(feature = "microvm")]
-fn deadline<'d, D: serde::Deserializer<'d>>(
-    from: D,
-) -> std::result::Result<Option<Duration>, D::Error> {
-    let seconds = f64::deserialize(from)?;
-    let deadline = super::vm::deadline(&seconds.to_string());
-    deadline.map(Some).map_err(serde::de::Error::custom)
 }
 
 impl Config {
@@ -272,6 +287,17 @@ mod tests {
         for text in ["[cache]\nsize = \"much\"\n", "[cache]\nsize = 5\n"] {
             let error = Config::parse(text).unwrap_err();
             assert!(error.reason().contains("line 2"), "{}", error.reason());
+        }
+    }
+
+    #[test]
+    fn the_time_of_retries() {
+        let parsed = |text: &str| Config::parse(text).map(|config| config.remote.retry);
+        assert_eq!(parsed("").unwrap(), None);
+        let seconds = Some(Duration::from_millis(1500));
+        assert_eq!(parsed("[remote]\nretry = 1.5\n").unwrap(), seconds);
+        for text in ["[remote]\nretry = 0\n", "[remote]\nretry = \"1\"\n"] {
+            assert!(parsed(text).unwrap_err().reason().contains("line 2"));
         }
     }
 

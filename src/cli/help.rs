@@ -138,6 +138,8 @@ Configuration:
     [cache]                      # of images on HTTP servers and in object stores, on disk
     directory = \"/var/cache/x\"  # kept between commands; without it, only in memory
     size = \"10G\"               # the least recently used blocks are removed
+    [remote]
+    retry = 60.0                 # seconds in which a failed request to such a server is repeated
     [vm]
     backend = \"uml\"              # same as --vm
     appliance = \"/srv/appliance\" # same as --appliance

@@ -11,7 +11,7 @@ use diskfs::vm::{Appliance, BackendChoice, MicroVm, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Fallback, Result, guest};
 
 use super::bytes;
-use super::config::Config;
+use super::config::{Config, parse_seconds};
 
 /// The environment variable for the backend, which the command line overrides.
 const VARIABLE: &str = "DISKFS_VM";
@@ -44,7 +44,7 @@ pub(crate) struct VmArgs {
 
     /// The time after which a machine that neither answers nor uses its disks is killed: its
     /// filesystems are then as after a power cut [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = deadline)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     vm_deadline: Option<Duration>,
 
     /// The guest's kernel, once it was extracted.
@@ -124,12 +124,6 @@ pub(super) fn memory_mib(text: &str) -> std::result::Result<u32, String> {
     mib.filter(|mib| *mib >= LEAST_MEMORY_MIB).ok_or_else(|| {
         format!("invalid memory size `{text}`: expected at least {LEAST_MEMORY_MIB}M")
     })
-}
-
-pub(super) fn deadline(text: &str) -> std::result::Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
-    let deadline = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    deadline.ok_or_else(|| format!("invalid number of seconds `{text}`"))
 }
 
 fn from_environment() -> Result<Option<BackendChoice>> {

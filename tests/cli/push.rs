@@ -68,10 +68,12 @@ fn a_registry_that_is_killed_during_an_upload_gets_no_tag() {
     let uri = repository.uri("large:1");
     let Repository { demo, registry } = repository;
     let at = demo.directory();
+    std::fs::write(at.join("settings.toml"), "[remote]\nretry = 8.0\n").unwrap();
     let push = Command::new(DISKFS)
         .args(["oci", "push", "large", &uri])
         .current_dir(at)
         .env_remove("RUST_LOG")
+        .env("DISKFS_CONFIG", "settings.toml")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -80,7 +82,6 @@ fn a_registry_that_is_killed_during_an_upload_gets_no_tag() {
         assert!(begin.elapsed() < Duration::from_secs(20), "no upload");
     }
     drop(registry);
-    // A request is repeated for a minute.
     let ended = push.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{said}");
@@ -88,7 +89,7 @@ fn a_registry_that_is_killed_during_an_upload_gets_no_tag() {
         said.contains(&uri) && said.contains("cannot connect"),
         "{said}"
     );
-    assert!(begin.elapsed() < Duration::from_mins(2));
+    assert!(begin.elapsed() < Duration::from_secs(50));
     let again = ImageRegistry::start(at, "");
     let uri = format!("oci://{}/large:1", again.host);
     let (code, error) = diskfs_in(at, &["info", &uri]).failure();

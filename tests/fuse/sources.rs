@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -78,6 +78,9 @@ impl Mounted {
         let mut server = Command::new(DISKFS);
         let server = server.args(["mount", "--foreground", &uri]).arg(&*at);
         let server = server.env("RUST_LOG", "warn").stderr(Stdio::piped());
+        let mut settings = tempfile::NamedTempFile::new().unwrap();
+        settings.write_all(b"[remote]\nretry = 8.0\n").unwrap();
+        let server = server.env("DISKFS_CONFIG", settings.path());
         let server = server.spawn().unwrap();
         at.wait_until(true);
         Self { at, uri, server }
@@ -149,8 +152,8 @@ fn without_its_registry_a_mount_fails_after_its_retries() {
     mounted.read(0).unwrap();
     let uri = source.uri.clone();
     drop(source);
-    // Requests are repeated for a minute, and later ones only sent once.
-    mounted.fails_within(Duration::from_secs(90), NOISE_BYTES / 2);
+    // Requests are repeated for eight seconds, and later ones only sent once.
+    mounted.fails_within(Duration::from_secs(40), NOISE_BYTES / 2);
     mounted.fails_within(Duration::from_secs(10), NOISE_BYTES / 4);
     mounted.read(0).unwrap();
     let said = mounted.end();

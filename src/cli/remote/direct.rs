@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use diskfs::block::{BlockWrite, Error, ErrorKind, Result};
-use diskfs::nbd::client::{Nbd, Options, Uri};
+use diskfs::nbd::client::{Nbd, Options as NbdOptions, Uri};
+#[cfg(feature = "objects")]
+use diskfs::objects::{Device, DiskCache, Options};
 use diskfs::{RemoteImage, RemoteImages};
 use diskfs_oci::RegistryName;
 
@@ -18,7 +20,7 @@ pub(super) struct DirectImages;
 
 fn connect(uri: &str) -> Result<Nbd> {
     let parsed: Uri = uri.parse()?;
-    Nbd::connect(&parsed, Options::default())
+    Nbd::connect(&parsed, NbdOptions::default())
 }
 
 impl RemoteImages for DirectImages {
@@ -49,18 +51,13 @@ impl RemoteImages for DirectImages {
 /// Opens an object of an HTTP server or of a store, or the disk of an OCI image.
 #[cfg(feature = "objects")]
 fn open_object(uri: &str) -> Result<RemoteImage> {
-    use diskfs::objects::{Device, Options};
-
     if RegistryName::is_uri(uri) {
         return Ok(RemoteImage {
             device: super::registry::open_direct(uri)?,
             version: None,
         });
     }
-    let options = Options {
-        disk_cache: disk_cache()?,
-        ..Options::default()
-    };
+    let options = options()?;
     let device = Device::open(uri, &super::shown(uri), &options)?;
     Ok(RemoteImage {
         version: device.version().map(Into::into),
@@ -68,16 +65,21 @@ fn open_object(uri: &str) -> Result<RemoteImage> {
     })
 }
 
-/// Opens the cache on disk that the configuration names.
+/// Returns the options for servers that the configuration sets.
 #[cfg(feature = "objects")]
-pub(super) fn disk_cache() -> Result<Option<diskfs::objects::DiskCache>> {
+pub(super) fn options() -> Result<Options> {
     let config = Config::load().map_err(|error| {
         let reason = format!("cannot read the configuration: {error}");
         Error::new(ErrorKind::Invalid, reason)
     })?;
     let cache = config.cache;
-    let open = |directory: PathBuf| diskfs::objects::DiskCache::open(&directory, cache.size);
-    cache.directory.map(open).transpose()
+    let open = |directory: PathBuf| DiskCache::open(&directory, cache.size);
+    let defaults = Options::default();
+    Ok(Options {
+        disk_cache: cache.directory.map(open).transpose()?,
+        retry_timeout: config.remote.retry.unwrap_or(defaults.retry_timeout),
+        ..defaults
+    })
 }
 
 #[cfg(not(feature = "objects"))]

@@ -13,11 +13,11 @@ use diskfs::Result;
 use diskfs::block::{self, BlockRead};
 use diskfs::image::RegistryDisk;
 use diskfs::nbd::server::{Export, Options, Server};
-use diskfs::objects::{self, Registry, RegistryAccess};
+use diskfs::objects::{Registry, RegistryAccess};
 use diskfs_oci::{Blobs, Digest, RegistryName, RegistryPart};
 use serde::{Deserialize, Serialize};
 
-use super::direct::disk_cache;
+use super::direct::options;
 use super::shown;
 
 /// The limit on the parts that the broker serves at once; others are opened again when they are
@@ -67,10 +67,7 @@ pub(super) fn open_direct(uri: &str) -> block::Result<Arc<dyn BlockRead>> {
 
 /// Prepares requests to the registry of an image.
 pub(super) fn connect(uri: &str, access: RegistryAccess) -> block::Result<Registry> {
-    let options = objects::Options {
-        disk_cache: disk_cache()?,
-        ..objects::Options::default()
-    };
+    let options = options()?;
     let connected = RegistryName::parse(uri).and_then(|name| Registry::new(name, access, &options));
     connected.map_err(|e| e.in_file(shown(uri)))
 }
