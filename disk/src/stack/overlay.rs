@@ -69,9 +69,12 @@ fn recorded_name(overlay: &Path, image: &Path) -> Result<PathBuf> {
     if let Some(name) = remote_name(image) {
         return Ok(name);
     }
+    Ok(name_from(overlay, &real_path(image)?))
+}
+
+fn real_path(image: &Path) -> Result<PathBuf> {
     let real = image.canonicalize();
-    let real = real.map_err(|e| Error::from(e).in_file(image))?;
-    Ok(name_from(overlay, &real))
+    real.map_err(|e| Error::from(e).in_file(image))
 }
 
 /// Returns true if the image was copied into its overlay, which works without it.
@@ -132,9 +135,7 @@ pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Resul
     let gate = if remote_base.is_some() {
         options.gate.clone()
     } else {
-        let real = image.canonicalize();
-        let real = real.map_err(|e| Error::from(e).in_file(image))?;
-        options.gate.clone().allow_file(real)
+        options.gate.clone().allow_file(real_path(image)?)
     };
     if is_new {
         create_overlay(overlay, image, &properties)?;

@@ -135,17 +135,9 @@ fn crashes(form: (&str, u64, u64)) -> usize {
     let before = image(dir, form);
     let (log, sizes) = undisturbed(dir, &before, args);
     let has_journal = !args.contains("ext2") && !args.contains("^has_journal");
-    let mut last = Vec::new();
     let mut images = 0;
     let mut completed = 0;
-    for state in states(&log, STATES) {
-        let memory = Arc::new(Memory::new(before.clone()));
-        state.replay(&*memory).unwrap();
-        let crashed = memory.to_vec();
-        if crashed == last {
-            continue;
-        }
-        last.clone_from(&crashed);
+    for (state, crashed) in states(&log, STATES, &before) {
         images += 1;
         let what = format!("{args}: {state}");
         if has_journal || is_clean(&crashed) {
@@ -155,6 +147,7 @@ fn crashes(form: (&str, u64, u64)) -> usize {
             grow_repaired(dir, &crashed, &what);
             completed += 1;
         }
+        let memory = Arc::new(Memory::new(crashed.as_slice()));
         let device: Arc<dyn BlockWrite> = memory.clone();
         grow(&device).unwrap_or_else(|e| panic!("{what}: {e}"));
         let after = memory.to_vec();

@@ -141,21 +141,14 @@ fn crashes(form: (&str, u64, u64)) {
     let (args, ..) = form;
     let before = before(dir, form);
     let log = undisturbed(dir, &before, args);
-    let mut last = Vec::new();
     let (mut images, mut completed, mut unclean) = (0, 0, 0);
-    for state in states(&log, STATES) {
-        let memory = Arc::new(Memory::new(before.bytes.clone()));
-        state.replay(&*memory).unwrap();
-        let crashed = memory.to_vec();
-        if crashed == last {
-            continue;
-        }
-        last.clone_from(&crashed);
+    for (state, crashed) in states(&log, STATES, &before.bytes) {
         images += 1;
         let what = format!("{args}: {state}");
         if before.has_journal || is_clean(&crashed) {
             check(dir, &crashed, &before, &what);
         }
+        let memory = Arc::new(Memory::new(crashed.as_slice()));
         let device: Arc<dyn BlockWrite> = memory.clone();
         match try_shrink(&device, before.size_bytes) {
             Ok(_) => completed += 1,

@@ -144,9 +144,20 @@ impl Writer {
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.begin()?;
         self.record(offset, to_u64(buf.len()));
+        self.in_pieces(offset, buf, |at, rest| self.write_some(at, rest))
+    }
+
+    /// Calls `step` with what is left of `buf`, and its offset, until nothing is left. Each call
+    /// returns the length that it is done with.
+    fn in_pieces(
+        &self,
+        offset: u64,
+        buf: &[u8],
+        step: impl Fn(GuestOffset, &[u8]) -> Result<u64>,
+    ) -> Result<()> {
         let (mut at, mut rest) = (GuestOffset(offset), buf);
         while !rest.is_empty() {
-            let done = self.with_room(|| self.write_some(at, rest))?;
+            let done = self.with_room(|| step(at, rest))?;
             at = at.plus(done);
             rest = rest.get(to_usize(done)..).unwrap_or_default();
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use diskfs_block::{CrashState, Event, Fate, WriteLog};
+use diskfs_block::{CrashState, Event, Fate, Memory, WriteLog};
 
 use super::run;
 
@@ -40,8 +40,13 @@ pub(crate) fn is_clean(bytes: &[u8]) -> bool {
     bytes[0x43a] & 1 == 1
 }
 
-/// Returns `count` of the states that a crash can leave, or all if `DISKFS_CRASHES` is set.
-pub(crate) fn states(log: &WriteLog, count: usize) -> Vec<CrashState<'_>> {
+/// Returns `count` of the states that a crash can leave, or all if `DISKFS_CRASHES` is set, each with
+/// the contents that it makes of those `before`. Contents that follow themselves are left out.
+pub(crate) fn states<'a>(
+    log: &'a WriteLog,
+    count: usize,
+    before: &'a [u8],
+) -> impl Iterator<Item = (CrashState<'a>, Vec<u8>)> {
     // No disk tears a superblock.
     let tears_superblock = |state: &CrashState<'_>| {
         let tears = |(event, fate): (&Event, Fate)| {
@@ -56,8 +61,20 @@ pub(crate) fn states(log: &WriteLog, count: usize) -> Vec<CrashState<'_>> {
         Ok(_) => 1,
         Err(_) => states.len().div_ceil(count).max(1),
     };
+    let mut last = Vec::new();
     // The last ones are complete.
-    states.into_iter().rev().step_by(step).collect()
+    states
+        .into_iter()
+        .rev()
+        .step_by(step)
+        .filter_map(move |state| {
+            let memory = Memory::new(before);
+            state.replay(&memory).unwrap();
+            let crashed = memory.to_vec();
+            let is_new = crashed != last;
+            last.clone_from(&crashed);
+            is_new.then_some((state, crashed))
+        })
 }
 
 /// Lets e2fsck repair an unclean image. Returns it.

@@ -100,7 +100,7 @@ impl Sample {
     /// Checks the tables of the image.
     ///
     /// # Errors
-    /// What qemu-img finds.
+    /// Fails if qemu-img finds a fault.
     pub(super) fn check(&self) -> Result<()> {
         self.judge(&["check", "-U", "image.qcow2"])
     }
@@ -108,7 +108,7 @@ impl Sample {
     /// Checks the tables of the image, and that it and its snapshots have these contents.
     ///
     /// # Errors
-    /// What qemu-img or our reader finds.
+    /// Fails if qemu-img or our reader finds a fault.
     pub(super) fn check_all(&self, disk: &[u8], snapshots: &[(String, Vec<u8>)]) -> Result<()> {
         self.check()?;
         let raw = self.directory.join("model.raw");

@@ -19,13 +19,7 @@ impl Writer {
     /// itself. The guest reads the same as before.
     pub(crate) fn populate(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.begin()?;
-        let (mut at, mut rest) = (GuestOffset(offset), buf);
-        while !rest.is_empty() {
-            let done = self.with_room(|| self.populate_some(at, rest))?;
-            at = at.plus(done);
-            rest = rest.get(to_usize(done)..).unwrap_or_default();
-        }
-        self.flush_if_large()
+        self.in_pieces(offset, buf, |at, rest| self.populate_some(at, rest))
     }
 
     /// Stores the front of `buf` or passes over what is stored, and returns its length.
