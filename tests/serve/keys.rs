@@ -103,7 +103,13 @@ fn assert_password(shadow: &str, user: &str, password: &str) {
         .unwrap();
     let hash = line.split(':').nth(1).unwrap();
     let output = Command::new("perl")
-        .args(["-e", "print crypt($ARGV[0], $ARGV[1])", "--", password, hash])
+        .args([
+            "-e",
+            "print crypt($ARGV[0], $ARGV[1])",
+            "--",
+            password,
+            hash,
+        ])
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), hash, "{password}");

@@ -17,6 +17,7 @@
 //! ```
 
 mod answer;
+mod busy_poll;
 mod catalog;
 mod data_run;
 mod export;
@@ -59,6 +60,8 @@ struct Shared {
     stop: watch::Sender<bool>,
     /// The threads that call the devices.
     pool: Handle,
+    /// The permits of busy-polling.
+    polls: Arc<Semaphore>,
 }
 
 impl Shared {
@@ -109,6 +112,7 @@ impl Server {
             stop: watch::Sender::new(false),
             gone: watch::Sender::new(0),
             pool: runtime.handle().clone(),
+            polls: busy_poll::permits(),
         });
         Ok(Self {
             shared,
@@ -294,7 +298,8 @@ async fn serve_stream(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    session::serve(negotiated, options, shared.pool.clone(), stopped).await
+    let threads = (shared.pool.clone(), Arc::clone(&shared.polls));
+    session::serve(negotiated, options, threads, stopped).await
 }
 
 /// A session of a server, for the fuzzers.
@@ -318,6 +323,10 @@ pub(crate) mod testing {
             return Ok(());
         };
         let stop = std::future::pending();
-        session::serve(negotiated, options, tokio::runtime::Handle::current(), stop).await
+        let threads = (
+            tokio::runtime::Handle::current(),
+            super::busy_poll::permits(),
+        );
+        session::serve(negotiated, options, threads, stop).await
     }
 }

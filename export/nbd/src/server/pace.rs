@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::{Command, CommandFlags};
 
-/// The longest request that is done at once.
-const MAX_QUICK_BYTES: u64 = 64 << 10;
-
-/// The time within which a quick device answers a request that comes alone.
+/// The longest request that is done at once if it comes alone, and the time within which a quick
+/// device answers it.
+const MAX_BYTES: u64 = 1 << 20;
 const QUICK: Duration = Duration::from_millis(1);
 
-/// The time of one of many: a copy from the page cache takes a tenth of it, a disk takes longer.
+/// The same of one of many: a copy from the page cache takes a tenth of the time, a disk takes
+/// longer.
+const MAX_BYTES_OF_MANY: u64 = 64 << 10;
 const QUICK_OF_MANY: Duration = Duration::from_micros(50);
 
 /// The number of requests that are handed over after one that was not quick; doubled each time.
@@ -30,6 +31,8 @@ const FORGIVEN_AFTER: u32 = 16;
 /// The pace of one connection's requests that come alone, or of the others.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// The longest request that is done at once.
+    max_bytes: u64,
     /// The time within which a quick device answers.
     quick_time: Duration,
     /// The number of requests that are still handed over.
@@ -43,16 +46,17 @@ pub(super) struct Pace {
 impl Pace {
     /// Creates the pace of requests that come alone.
     pub(super) const fn of_one() -> Self {
-        Self::new(QUICK)
+        Self::new(MAX_BYTES, QUICK)
     }
 
     /// Creates the pace of requests that come while others are in progress.
     pub(super) const fn of_many() -> Self {
-        Self::new(QUICK_OF_MANY)
+        Self::new(MAX_BYTES_OF_MANY, QUICK_OF_MANY)
     }
 
-    const fn new(quick_time: Duration) -> Self {
+    const fn new(max_bytes: u64, quick_time: Duration) -> Self {
         Self {
+            max_bytes,
             quick_time,
             left: AtomicU32::new(0),
             penalty: AtomicU32::new(FIRST_PENALTY),
@@ -63,7 +67,7 @@ impl Pace {
     /// Returns true if a request may be done at once.
     pub(super) fn is_quick(&self, command: Command, flags: CommandFlags, len_bytes: u64) -> bool {
         let is_short = matches!(command, Command::Read | Command::Write)
-            && len_bytes <= MAX_QUICK_BYTES
+            && len_bytes <= self.max_bytes
             && !flags.contains(CommandFlags::FUA);
         let left = self.left.load(Ordering::Relaxed);
         if left > 0 {
@@ -108,6 +112,6 @@ mod tests {
         }
         assert!(!pace.is_quick(Command::Flush, CommandFlags::empty(), 0));
         assert!(!pace.is_quick(Command::Write, CommandFlags::FUA, 512));
-        assert!(!pace.is_quick(Command::Read, CommandFlags::empty(), 1 << 20));
+        assert!(!pace.is_quick(Command::Read, CommandFlags::empty(), 2 << 20));
     }
 }

@@ -3,13 +3,14 @@
 use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Answer;
+use super::busy_poll::BusyPoll;
 use super::export::Export;
 use super::handshake::{BUFFER_BYTES, Negotiated};
 use super::job::{Job, check};
@@ -41,6 +42,8 @@ struct Session {
     /// The pace of the others.
     pace_of_many: Pace,
     pool: Handle,
+    /// The permits of busy-polling, of all connections.
+    polls: Arc<Semaphore>,
     max_requests: usize,
 }
 
@@ -50,7 +53,7 @@ struct Session {
 pub(super) async fn serve(
     negotiated: Negotiated,
     options: &Options,
-    pool: Handle,
+    (pool, polls): (Handle, Arc<Semaphore>),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     // What the client sent behind its last option is already in the buffer.
@@ -71,6 +74,7 @@ pub(super) async fn serve(
         pace_of_one: Pace::of_one(),
         pace_of_many: Pace::of_many(),
         pool,
+        polls,
         max_requests: options.max_requests,
     };
     let reading = async {
@@ -105,7 +109,10 @@ impl Session {
         let len = Request::bytes(self.headers);
         let mut header = [0; 32];
         let header = header.get_mut(..len).unwrap_or_default();
+        let mut busy_poll = BusyPoll::new(Arc::clone(&self.polls));
         loop {
+            let answered = self.is_idle().then(Instant::now);
+            busy_poll.wait(stream, answered).await;
             stream.read_exact(header).await?;
             let request = Request::decode(self.headers, header)?;
             let command = Command::from_number(request.command);
@@ -250,6 +257,11 @@ impl Session {
         } else {
             self.pool.spawn_blocking(work);
         }
+    }
+
+    /// Returns true if no request is in progress.
+    fn is_idle(&self) -> bool {
+        self.requests.available_permits() >= self.max_requests
     }
 
     /// Returns true if no other request is in progress.
