@@ -87,6 +87,20 @@ impl Sequence {
         }
         operations
     }
+
+    /// Returns the number of the first operation that the sequence has and no shorter one: the call
+    /// that makes the last element durable, or else the element.
+    fn first_new(&self) -> usize {
+        let Some(((last, persistence), before)) = self.0.split_last() else {
+            return setup().len();
+        };
+        let first = Self(before.to_vec()).operations().len();
+        let own = last.operations(first);
+        match persistence.operation(&own, first) {
+            Some(_) => first + own.len(),
+            None => first,
+        }
+    }
 }
 
 fn choices() -> impl Iterator<Item = (Element, Persistence)> {
@@ -110,6 +124,16 @@ impl AddAssign for Found {
         self.states += other.states;
         self.examined += other.examined;
     }
+}
+
+/// The states of a sequence that are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum States {
+    /// All from the first element on.
+    All,
+    /// Those that no shorter sequence has: until the last call is made, all is as in the sequence
+    /// without it.
+    New,
 }
 
 /// A search on one type of filesystem.
@@ -158,10 +182,10 @@ impl Search {
     ///
     /// # Errors
     /// The first problem, with the command that repeats it.
-    pub fn run(&self, sequence: &Sequence) -> Result<Found> {
+    pub fn run(&self, sequence: &Sequence, states: States) -> Result<Found> {
         let directory = image::directory()?;
         let checked = self
-            .record(sequence)
+            .record(sequence, states)
             .and_then(|recorded| self.check_all(sequence, &recorded, directory.path()));
         checked.with_context(|| {
             let layer = match self.layer {
@@ -176,15 +200,19 @@ impl Search {
         })
     }
 
-    fn record(&self, sequence: &Sequence) -> Result<Recorded> {
+    fn record(&self, sequence: &Sequence, states: States) -> Result<Recorded> {
         let below = self.copy(0);
         let device = Arc::new(Faulty::new(Arc::clone(&below), []));
         let guest = self.layer.open_writable(device.clone())?;
         let events = || device.logged();
         let mut lockstep = Lockstep::new(writer::open(guest.disk.clone(), 0)?, self.set.traits)?;
         let mut first_event = 0;
+        let first_checked = match states {
+            States::All => setup().len(),
+            States::New => sequence.first_new(),
+        };
         for (number, operation) in sequence.operations().iter().enumerate() {
-            if number == setup().len() {
+            if number == first_checked {
                 first_event = device.logged();
             }
             lockstep
@@ -271,7 +299,7 @@ impl Search {
 struct Recorded {
     lockstep: Lockstep,
     log: WriteLog,
-    /// The number of events before the first element.
+    /// The number of events before the states that are checked.
     first_event: usize,
     /// The size of the image at the end.
     size_bytes: u64,

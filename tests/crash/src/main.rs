@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use diskfs_crash::crash_points::Points;
-use diskfs_crash::exhaustive::{Found, Search, Sequence};
+use diskfs_crash::exhaustive::{Found, Search, Sequence, States};
 use diskfs_crash::feature_set::{FeatureSet, SETS};
 use diskfs_crash::layer::Layer;
 use diskfs_crash::many::{Outcome, run_many};
@@ -197,12 +197,17 @@ impl Bounds {
 
     fn run(&self, search: &Search, head: &str) -> Result<bool> {
         let started = Instant::now();
+        let states = if self.sequence.is_empty() {
+            States::New
+        } else {
+            States::All
+        };
         let (mut sequences, mut failed, mut all) = (0, 0, Found::default());
         run_many(
             self.sequences()?,
             self.jobs,
             None,
-            |sequence| search.run(sequence),
+            |sequence| search.run(sequence, states),
             |(_, outcome, _)| {
                 sequences += 1;
                 match outcome {

@@ -1,7 +1,7 @@
 //! A test of the harness with the kernel, which is assumed to be correct: any problem found there
 //! is one of the harness.
 
-use diskfs_crash::exhaustive::{Found, Search, Sequence};
+use diskfs_crash::exhaustive::{Found, Search, Sequence, States};
 use diskfs_crash::feature_set::FeatureSet;
 use diskfs_crash::layer::Layer;
 use diskfs_crash::session::Session;
@@ -60,7 +60,7 @@ fn no_crash_in_a_sequence_of_one_element_breaks_a_promise() {
         let search = search("1k-blocks", layer);
         let mut all = Found::default();
         for sequence in Sequence::all(1) {
-            match search.run(&sequence) {
+            match search.run(&sequence, States::All) {
                 Ok(found) => all += found,
                 Err(error) => panic!("{error:#}"),
             }
@@ -77,6 +77,6 @@ fn a_device_that_ignores_flushes_is_found_out() {
     let search = search("1k-blocks", Layer::Raw).with_lying_flushes();
     let names = ["append", "fsync"].map(str::to_owned);
     let sequence = Sequence::parse(&names).unwrap();
-    let error = format!("{:#}", search.run(&sequence).unwrap_err());
+    let error = format!("{:#}", search.run(&sequence, States::All).unwrap_err());
     assert!(error.contains("--sequence=append,fsync"), "{error}");
 }

@@ -23,6 +23,7 @@ mod gate;
 mod hand_made;
 mod hand_made_vhd;
 mod hand_made_vhdx;
+mod interleavings;
 mod into_existing;
 mod locks;
 mod mapped;
