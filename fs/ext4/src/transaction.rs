@@ -7,6 +7,10 @@
 //! writes. So operations wait for each other's handles only while a commit begins. They wait for a
 //! commit's I/O only if the transaction that runs meanwhile is full.
 //!
+//! A commit runs on the thread that wants its changes to be durable, which so waits for no other
+//! thread to be woken; on the commit thread if nobody waits, or if operations need room. One runs at
+//! a time: a thread takes the turn, and the others wait until it is given back.
+//!
 //! Nobody who waits here holds an inode's lock, except for operations that continue in another
 //! transaction ([`TransactionHandle::extend_or_restart`]). Nobody waits for an inode's lock with an
 //! open handle. So every commit comes to its end.
@@ -77,9 +81,15 @@ struct TransactionState {
     waiting: u32,
     /// True while a commit waits for the open handles: no new ones may be opened.
     closing_down: bool,
+    /// True while a thread has the turn to commit.
+    is_committing: bool,
+    /// True while the commit thread sleeps until somebody wakes it.
+    is_asleep: bool,
+    /// The time of a checkpoint if nothing is changed until then.
+    checkpoint_at: Option<Instant>,
     /// The last transaction that is durable, with all before it.
     durable: TransactionId,
-    /// The last transaction that somebody wants to be durable, with all before it.
+    /// The last transaction that the commit thread should make durable, with all before it.
     wanted: TransactionId,
     ended: Option<StopReason>,
 }
@@ -88,19 +98,43 @@ struct TransactionState {
 #[derive(Debug)]
 pub(crate) struct Transactions {
     state: Mutex<TransactionState>,
-    /// Signalled whenever `state` changes in a way that somebody may wait for.
+    /// Signalled whenever `state` changes in a way that an operation or a commit may wait for.
     changed: Condvar,
+    /// Signalled when there may be a task for the commit thread.
+    tasks: Condvar,
+    /// Signalled when writing has ended.
+    ended: Condvar,
     /// The maximum number of blocks that one transaction may change.
     blocks_max: AtomicU32,
     /// True if changes that do not fit into the running transaction are refused.
     only_one: AtomicBool,
 }
 
-/// The next task of the commit thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// Commit the running transaction.
+/// The turn to commit, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'t>(&'t Transactions);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.is_committing = false;
+        self.0.wake_sleeper(state);
+        self.0.changed.notify_all();
+    }
+}
+
+/// The kind of a task.
+enum Work {
     Commit,
+    Checkpoint,
+    End,
+}
+
+/// The next task of the commit thread.
+#[derive(Debug)]
+pub(crate) enum Task<'t> {
+    /// Commit the running transaction.
+    Commit(Turn<'t>),
     /// Checkpoint the journal: nothing was changed for a while.
     Checkpoint,
     /// End: nothing will be written any more.
@@ -118,11 +152,16 @@ impl Transactions {
                 credits: 0,
                 waiting: 0,
                 closing_down: false,
+                is_committing: false,
+                is_asleep: false,
+                checkpoint_at: None,
                 durable: TransactionId(0),
                 wanted: TransactionId(0),
                 ended: None,
             }),
             changed: Condvar::new(),
+            tasks: Condvar::new(),
+            ended: Condvar::new(),
             blocks_max: AtomicU32::new(blocks_max),
             only_one: AtomicBool::new(false),
         }
@@ -202,7 +241,7 @@ impl Transactions {
             // Most of the credits of open handles will be given back.
             if state.changed_blocks().saturating_add(credits) > self.blocks_max() {
                 state.wanted = state.wanted.max(state.running);
-                self.changed.notify_all();
+                self.tasks.notify_one();
             }
             state = self.wait(state);
         }
@@ -305,9 +344,8 @@ impl Transactions {
         note(&mut state.changes);
         if state.changes.began.is_none() {
             state.changes.began = Some(Instant::now());
-            drop(state);
-            // Notifies the commit thread: the commit interval begins.
-            self.changed.notify_all();
+            // The commit interval begins.
+            self.wake_sleeper(state);
         }
     }
 
@@ -316,73 +354,116 @@ impl Transactions {
         self.state().running
     }
 
-    /// Waits until `transaction` and all before it are durable. Requests its commit if none is
-    /// under way.
+    /// Wakes the commit thread if it has no time to wake by itself.
+    fn wake_sleeper(&self, state: MutexGuard<'_, TransactionState>) {
+        let is_asleep = state.is_asleep;
+        drop(state);
+        if is_asleep {
+            self.tasks.notify_one();
+        }
+    }
+
+    /// Waits until `transaction` and all before it are durable, and returns `None`; or until this
+    /// thread can commit for that, and returns the turn.
     ///
     /// # Errors
     /// `ReadOnly` with the reason if writing stops before that.
-    pub(crate) fn make_durable(&self, transaction: TransactionId) -> Result<()> {
+    pub(crate) fn wait_until_durable(
+        &self,
+        transaction: TransactionId,
+    ) -> Result<Option<Turn<'_>>> {
         let mut state = self.state();
         while state.durable < transaction {
             // Changes made before the filesystem was closed become durable.
             state.check_not_aborted()?;
-            if state.running == transaction && state.is_idle() {
-                // The transaction is empty; the one before it may not be durable yet.
-                match transaction.0.checked_sub(1).map(TransactionId) {
-                    Some(before) if state.durable < before => {}
-                    _ => return Ok(()),
-                }
+            let is_empty = state.running == transaction && state.is_idle();
+            if is_empty && state.durable.0 >= transaction.0.saturating_sub(1) {
+                return Ok(None);
             }
-            state.wanted = state.wanted.max(transaction);
-            self.changed.notify_all();
+            let is_free = !state.is_committing && !state.closing_down;
+            if is_free && !is_empty && state.running <= transaction {
+                state.is_committing = true;
+                return Ok(Some(Turn(self)));
+            }
             state = self.wait(state);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Waits until there is a task for the commit thread. With an interval, a transaction is
-    /// committed at that age. At the time `checkpoint`, a checkpoint is due if nothing was changed
-    /// until then. Closing commits the last changes.
-    pub(crate) fn next_task(
-        &self,
-        interval: Option<Duration>,
-        checkpoint: Option<Instant>,
-    ) -> Task {
+    /// committed at that age. Closing commits the last changes.
+    pub(crate) fn next_task(&self, interval: Option<Duration>) -> Task<'_> {
         let mut state = self.state();
         loop {
-            match state.ended {
-                Some(StopReason::Closed) if !state.is_idle() => return Task::Commit,
-                Some(_) => return Task::End,
-                None if state.wanted >= state.running => return Task::Commit,
-                None => {}
-            }
-            let Some(due) = state.due(interval, checkpoint) else {
-                state = self.wait(state);
-                continue;
+            let due = state.due(interval);
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            let task = match state.ended {
+                Some(StopReason::Closed) if !state.is_idle() => Some(Work::Commit),
+                Some(_) => Some(Work::End),
+                None if state.wanted >= state.running => Some(Work::Commit),
+                None if is_due && state.changes.began.is_some() => Some(Work::Commit),
+                None if is_due => Some(Work::Checkpoint),
+                None => None,
             };
-            let left = due.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                let waited = self.changed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            } else if state.changes.began.is_some() {
-                return Task::Commit;
-            } else {
-                return Task::Checkpoint;
+            match task {
+                Some(Work::Checkpoint) => {
+                    state.checkpoint_at = None;
+                    return Task::Checkpoint;
+                }
+                Some(Work::Commit) if !state.is_committing => {
+                    state.is_committing = true;
+                    return Task::Commit(Turn(self));
+                }
+                // Nobody may be in the middle of a commit afterwards.
+                Some(Work::End) if !state.is_committing => return Task::End,
+                Some(_) => state = self.sleep(state, None),
+                // A change that comes meanwhile is due after the interval, and wakes nobody.
+                None => {
+                    let most = due.map(|due| due.saturating_duration_since(Instant::now()));
+                    let most = most.map(|most| interval.map_or(most, |it| it.min(most)));
+                    state = self.sleep(state, most);
+                }
             }
         }
+    }
+
+    /// Lets the commit thread sleep, at most for a time or until somebody wakes it.
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, TransactionState>,
+        most: Option<Duration>,
+    ) -> MutexGuard<'a, TransactionState> {
+        let Some(most) = most else {
+            state.is_asleep = true;
+            let mut woken = self
+                .tasks
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+            woken.is_asleep = false;
+            return woken;
+        };
+        let woken = self.tasks.wait_timeout(state, most);
+        woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Sets the time of a checkpoint if nothing is changed until then.
+    pub(crate) fn checkpoint_at(&self, at: Option<Instant>) {
+        let mut state = self.state();
+        state.checkpoint_at = at;
+        self.wake_sleeper(state);
     }
 
     /// Waits at most `timeout` for the end of writing. Returns true if it has ended.
     pub(crate) fn wait_for_end(&self, timeout: Duration) -> bool {
         let running = |state: &mut TransactionState| state.ended.is_none();
         let waited = self
-            .changed
+            .ended
             .wait_timeout_while(self.state(), timeout, running);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.ended.is_some()
     }
 
-    /// Closes the running transaction for the commit thread, calls `take` while no handle is open,
+    /// Closes the running transaction for a commit, calls `take` while no handle is open,
     /// and begins the next transaction.
     ///
     /// # Errors
@@ -407,12 +488,16 @@ impl Transactions {
         let mut state = self.state();
         state.running = TransactionId(id.0.saturating_add(1));
         state.closing_down = false;
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.changed.notify_all();
+        if is_awaited {
+            self.changed.notify_all();
+        }
         Ok((id, changes, taken))
     }
 
-    /// Notes that everything up to `transaction` is durable (called by the commit thread).
+    /// Notes that everything up to `transaction` is durable (called by the thread that
+    /// committed it).
     pub(crate) fn became_durable(&self, transaction: TransactionId) {
         let mut state = self.state();
         state.durable = state.durable.max(transaction);
@@ -427,6 +512,8 @@ impl Transactions {
         state.ended.get_or_insert(why);
         drop(state);
         self.changed.notify_all();
+        self.tasks.notify_one();
+        self.ended.notify_all();
         first
     }
 
@@ -473,10 +560,10 @@ impl TransactionState {
     }
 
     /// Returns the time when a task is due without a request.
-    fn due(&self, interval: Option<Duration>, checkpoint: Option<Instant>) -> Option<Instant> {
+    fn due(&self, interval: Option<Duration>) -> Option<Instant> {
         match self.changes.began {
             Some(began) => began.checked_add(interval?),
-            None => checkpoint,
+            None => self.checkpoint_at,
         }
     }
 

@@ -172,7 +172,7 @@ impl Core {
                         return result.map_err(|_| needs_what_is_replaced());
                     }
                     Some(transaction) if tries < TRIES_MAX => {
-                        self.transactions.make_durable(transaction)?;
+                        self.make_durable(transaction)?;
                         continue;
                     }
                     _ => return result,

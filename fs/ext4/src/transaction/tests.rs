@@ -53,7 +53,9 @@ fn room_that_is_given_back_needs_no_commit() {
     transactions.note_changed(FsBlock(6));
     thread::scope(|scope| {
         let waiting = scope.spawn(|| transactions.wait_for_room(9));
-        assert_eq!(transactions.next_task(None, None), Task::Commit);
+        let Task::Commit(_turn) = transactions.next_task(None) else {
+            panic!("a commit makes room");
+        };
         commit(&transactions).unwrap();
         waiting.join().unwrap().unwrap();
     });
@@ -67,7 +69,10 @@ fn what_was_half_done_is_never_closed() {
     transactions.note_changed(FsBlock(5));
     thread::scope(|scope| {
         let commit = scope.spawn(|| commit(&transactions));
-        let waits = scope.spawn(|| transactions.make_durable(TransactionId(1)));
+        while !transactions.state().closing_down {
+            thread::yield_now();
+        }
+        let waits = scope.spawn(|| transactions.wait_until_durable(TransactionId(1)));
         thread::sleep(SOON);
         transactions.finish(StopReason::Aborted("an error".to_owned()));
         transactions.end(1);
@@ -76,7 +81,7 @@ fn what_was_half_done_is_never_closed() {
         assert!(waits.join().unwrap().is_err());
     });
     assert!(transactions.try_begin(1).is_err());
-    assert_eq!(transactions.next_task(None, None), Task::End);
+    assert!(matches!(transactions.next_task(None), Task::End));
 }
 
 #[test]
@@ -87,23 +92,36 @@ fn closing_commits_what_is_left() {
     transactions.finish(StopReason::Closed);
     assert!(transactions.try_begin(1).is_err());
     transactions.end(1);
-    assert_eq!(transactions.next_task(None, None), Task::Commit);
-    assert_eq!(commit(&transactions).unwrap(), 1);
-    assert_eq!(transactions.next_task(None, None), Task::End);
-    transactions.make_durable(TransactionId(2)).unwrap();
+    let Task::Commit(turn) = transactions.next_task(None) else {
+        panic!("the changes are committed");
+    };
+    thread::scope(|scope| {
+        let ends = scope.spawn(|| transactions.next_task(None));
+        assert_eq!(commit(&transactions).unwrap(), 1);
+        thread::sleep(SOON);
+        // Who closes the journal afterwards must not meet a commit.
+        assert!(!ends.is_finished());
+        drop(turn);
+        assert!(matches!(ends.join().unwrap(), Task::End));
+    });
+    let turn = transactions.wait_until_durable(TransactionId(2)).unwrap();
+    assert!(turn.is_none());
 }
 
 #[test]
 fn what_is_empty_is_durable() {
     let transactions = Transactions::new(10);
-    transactions.make_durable(TransactionId(1)).unwrap();
-    assert_eq!(
-        transactions.next_task(Some(SOON), Some(Instant::now())),
+    let turn = transactions.wait_until_durable(TransactionId(1)).unwrap();
+    assert!(turn.is_none());
+    transactions.checkpoint_at(Some(Instant::now()));
+    assert!(matches!(
+        transactions.next_task(Some(SOON)),
         Task::Checkpoint
-    );
+    ));
     let began = Instant::now();
     transactions.note_changed(FsBlock(5));
-    assert_eq!(transactions.next_task(Some(SOON), None), Task::Commit);
+    let task = transactions.next_task(Some(SOON));
+    assert!(matches!(task, Task::Commit(_)));
     assert!(began.elapsed() >= SOON);
 }
 
@@ -119,7 +137,8 @@ fn what_is_being_taken_is_not_durable_yet() {
         transactions
             .close_running(|_| {
                 waits = Some(scope.spawn(|| {
-                    transactions.make_durable(id).unwrap();
+                    let turn = transactions.wait_until_durable(id).unwrap();
+                    assert!(turn.is_none());
                     assert!(written.load(Ordering::SeqCst));
                 }));
                 thread::sleep(SOON);
@@ -141,4 +160,27 @@ fn what_is_revoked_may_come_back() {
     let (_, changes, ()) = transactions.close_running(|_| ()).unwrap();
     assert_eq!(changes.blocks, HashSet::from_iter([FsBlock(6)]));
     assert_eq!(changes.revoked, HashSet::from_iter([FsBlock(5)]));
+}
+
+/// Of several threads that want their changes to be durable, one commits for all.
+#[test]
+fn one_commits_and_the_others_wait() {
+    let transactions = &Transactions::new(10);
+    transactions.note_changed(FsBlock(5));
+    let id = transactions.running();
+    let turn = transactions.wait_until_durable(id).unwrap();
+    assert!(turn.is_some());
+    thread::scope(|scope| {
+        let same = scope.spawn(move || transactions.wait_until_durable(id).unwrap().is_some());
+        commit(&transactions).unwrap();
+        assert!(!same.join().unwrap());
+        // The next transaction waits until the turn is given back.
+        transactions.note_changed(FsBlock(6));
+        let next = transactions.running();
+        let next = scope.spawn(move || transactions.wait_until_durable(next).unwrap().is_some());
+        thread::sleep(SOON);
+        assert!(!next.is_finished());
+        drop(turn);
+        assert!(next.join().unwrap());
+    });
 }

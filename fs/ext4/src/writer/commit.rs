@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::{LogShare, Transaction};
-use crate::pool::ChangedBlock;
-use crate::transaction::{Abort, Changes, StopReason, Task};
+use crate::pool::{ChangedBlock, TransactionId};
+use crate::transaction::{Abort, Changes, StopReason, Task, Turn};
 
 use super::Core;
 use super::log::Log;
@@ -32,51 +32,58 @@ pub(crate) fn start_committing(core: &Arc<Core>) -> Result<JoinHandle<()>> {
 /// Runs the commit thread until writing stops.
 fn run(core: &Core) {
     let _end = EndsWriting(core);
-    let mut rest = None;
     loop {
-        let done = match core.transactions.next_task(core.commit_interval, rest) {
-            Task::Commit => core.commit(),
-            Task::Checkpoint => core.checkpoint(),
+        match core.transactions.next_task(core.commit_interval) {
+            Task::Commit(turn) => core.commit(turn),
+            Task::Checkpoint => {
+                if let Err(e) = core.checkpoint() {
+                    core.abort(&e);
+                }
+            }
             Task::End => return,
-        };
-        rest = match done {
-            Ok(JournalState::Used) if core.commit_interval.is_some() => {
-                Instant::now().checked_add(REST)
-            }
-            Ok(_) => None,
-            Err(e) => {
-                core.abort(&e);
-                None
-            }
-        };
+        }
     }
 }
 
-/// A guard that stops writing when the commit thread ends for any reason, so that nobody waits for
-/// it in vain.
+/// A guard that stops writing when a thread panics in the middle of a commit, so that nobody waits
+/// for it in vain.
 struct EndsWriting<'c>(&'c Core);
 
 impl Drop for EndsWriting<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "the commit thread panicked".to_owned();
+            let reason = "a thread panicked in a commit".to_owned();
             self.0.transactions.finish(StopReason::Aborted(reason));
         }
     }
 }
 
-/// The state of the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JournalState {
-    /// The journal contains blocks that are not checkpointed.
-    Used,
-    /// The journal is empty.
-    Empty,
-}
-
 impl Core {
-    /// Commits the running transaction: it is durable when this function returns.
-    pub(super) fn commit(&self) -> Result<JournalState> {
+    /// Makes a transaction and all before it durable. Commits if no other thread does.
+    ///
+    /// # Errors
+    /// `ReadOnly` with the reason if writing stops before that.
+    pub(crate) fn make_durable(&self, transaction: TransactionId) -> Result<()> {
+        while let Some(turn) = self.transactions.wait_until_durable(transaction)? {
+            self.commit(turn);
+        }
+        Ok(())
+    }
+
+    /// Commits the running transaction, which is durable then. An error stops writing.
+    fn commit(&self, turn: Turn<'_>) {
+        let _end = EndsWriting(self);
+        if let Err(e) = self.try_commit() {
+            self.abort(&e);
+        }
+        drop(turn);
+    }
+
+    /// Commits on a thread that has the turn, or that is alone.
+    ///
+    /// # Errors
+    /// `ReadOnly` if an error has stopped writing; the errors of the journal.
+    pub(super) fn try_commit(&self) -> Result<()> {
         let (id, changes, blocks) = self
             .transactions
             .close_running(|changes| self.contents(changes))?;
@@ -105,7 +112,10 @@ impl Core {
         if log.is_heavy() {
             log.checkpoint(self)?;
         }
-        Ok(state_of(&log))
+        let rest = self.commit_interval.filter(|_| log.is_used());
+        let rest = rest.and_then(|_| Instant::now().checked_add(REST));
+        self.transactions.checkpoint_at(rest);
+        Ok(())
     }
 
     /// Limits transactions to the room in the log: a quarter of it, or all of it if commits happen
@@ -126,10 +136,8 @@ impl Core {
     }
 
     /// Checkpoints the journal.
-    pub(crate) fn checkpoint(&self) -> Result<JournalState> {
-        let mut log = self.log()?;
-        log.checkpoint(self)?;
-        Ok(state_of(&log))
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.log()?.checkpoint(self)
     }
 
     pub(super) fn log(&self) -> Result<MutexGuard<'_, Log>> {
@@ -147,13 +155,5 @@ impl Core {
         blocks.sort_unstable();
         let contents = blocks.into_iter().map(|block| pool.changed_block(block));
         contents.collect()
-    }
-}
-
-fn state_of(log: &Log) -> JournalState {
-    if log.is_used() {
-        JournalState::Used
-    } else {
-        JournalState::Empty
     }
 }

@@ -234,7 +234,7 @@ impl Core {
             }
         }
         drop(handle);
-        self.commit()?;
+        self.try_commit()?;
         self.checkpoint()?;
         self.limit_transactions()
     }

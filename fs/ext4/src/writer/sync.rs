@@ -19,15 +19,14 @@ impl Core {
         }
         // A commit flushes the device before its commit block, and all contents were written before
         // the transaction's handles were closed.
-        self.transactions.make_durable(last)?;
+        self.make_durable(last)?;
         self.device.flush_written()
     }
 
     /// Makes everything durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.write_all_back()?;
-        self.transactions
-            .make_durable(self.transactions.running())?;
+        self.make_durable(self.transactions.running())?;
         self.device.flush_written()
     }
 

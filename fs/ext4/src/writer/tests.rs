@@ -414,7 +414,7 @@ fn commits_are_shared() {
                         Ok(handle.transaction())
                     });
                     changed.wait();
-                    fs.core.transactions.make_durable(at.unwrap()).unwrap();
+                    fs.core.make_durable(at.unwrap()).unwrap();
                 }
             });
         }

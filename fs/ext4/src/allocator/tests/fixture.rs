@@ -117,10 +117,10 @@ impl Fixture {
     }
 
     pub(super) fn commit(&self) {
-        let transactions = &self.core().transactions;
-        transactions.make_durable(transactions.running()).unwrap();
+        let core = self.core();
+        core.make_durable(core.transactions.running()).unwrap();
         // dumpe2fs does not read the journal.
-        self.core().checkpoint().unwrap();
+        core.checkpoint().unwrap();
     }
 
     /// Allocates an inode, and marks it as in use in the inode table.
