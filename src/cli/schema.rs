@@ -1,15 +1,27 @@
 //! The command `diskfs schema`.
 
 #[cfg(test)]
+mod building;
+#[cfg(test)]
 mod changes;
+#[cfg(test)]
+mod checks;
+#[cfg(test)]
+mod copies;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
 mod guests;
 #[cfg(test)]
-mod images;
-#[cfg(test)]
 mod info;
+#[cfg(test)]
+mod program;
+#[cfg(test)]
+mod qcow2;
+#[cfg(test)]
+mod serving;
+#[cfg(test)]
+mod sizes;
 
 use std::io::Write;
 
@@ -95,16 +107,17 @@ mod tests {
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 
+    use super::building::{Build, Mkfs};
     use super::changes::{Changing, Cp, TarIn, XattrDocument};
+    use super::checks::{Bench, Check, Compare, Map as ImageMap, Measure, Validate};
+    use super::copies::{Backup, Convert, Create, Fetch, Import, Oci, Seed, Tar};
     use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
     use super::guests::{Deploy, ErrorDocument, Log, Mount};
-    use super::images::{
-        Amend, Appliance, Backup, Bench, BitmapDocument, Build, Check, Commit, Compare, Convert,
-        Create, Export, Fetch, Hotplug, Import, Man, Map as ImageMap, Measure, Mkfs, Oci,
-        PartitionDocument, Rebase, Resize, Schemas, Seed, SnapshotDocument, Sparsify, Tar, Uefi,
-        Umount, Validate, Wait,
-    };
     use super::info::Info;
+    use super::program::{Appliance, Man, Schemas, Uefi};
+    use super::qcow2::{Amend, BitmapDocument, Commit, Rebase, SnapshotDocument};
+    use super::serving::{Export, Hotplug, Umount, Wait};
+    use super::sizes::{PartitionDocument, Resize, Sparsify};
     use super::*;
 
     fn schema<T: JsonSchema>() -> Value {
