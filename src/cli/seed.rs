@@ -1,5 +1,6 @@
 //! The command `diskfs seed`.
 
+mod cloud_init;
 mod config_drive;
 mod identity;
 mod input;

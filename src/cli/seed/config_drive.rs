@@ -1,13 +1,13 @@
 //! `diskfs seed configdrive`: OpenStack's configuration drive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use diskfs::Result;
-use serde_json::{Map, Value};
 
-use super::identity::{IdentityArgs, numbered, text, uuid_of};
-use super::{OutputArgs, Seed, file, input, lint};
+use super::cloud_init::{DataSource, Sources};
+use super::identity::IdentityArgs;
+use super::{OutputArgs, Seed, file, lint};
 
 /// Make a configuration drive of OpenStack, with the label config-2
 ///
@@ -43,64 +43,46 @@ pub(super) struct ConfigDrive {
     output: OutputArgs,
 }
 
+/// cloud-init reads `uuid`; KubeVirt writes `instance_id`.
+const SOURCE: DataSource = DataSource {
+    hostname: "hostname",
+    keys: "public_keys",
+    ids: &["instance_id", "uuid"],
+    id_prefix: "",
+    check_meta_data,
+    check_network: |path, text| lint::json_object(path, text, "network data").map(drop),
+};
+
 impl ConfigDrive {
     /// Returns the seed.
     pub(super) fn seed(&self) -> Result<Seed<'_>> {
-        let mut warnings = Vec::new();
-        let user_data = match &self.user_data {
-            Some(path) => Some(input::read_user_data(Some(path), &mut warnings)?),
-            None => None,
-        };
-        let network = input::read_optional(self.network_config.as_deref())?;
-        if let (Some(path), Some(network)) = (&self.network_config, &network) {
-            lint::json_object(path, network, "network data")?;
-        }
-        let meta_data = if let Some(path) = &self.meta_data {
-            let text = input::read(path)?;
-            let fields = lint::json_object(path, &text, "metadata")?;
-            if !fields.contains_key("uuid") {
-                let path = path.display();
-                warnings.push(format!("{path}: missing `uuid`, which cloud-init requires"));
-            }
-            text
-        } else {
-            self.meta_data(user_data.as_deref(), network.as_deref())?
-        };
-        let mut files = vec![latest("meta_data.json", meta_data)];
-        files.extend(user_data.map(|text| latest("user_data", text)));
+        let contents = SOURCE.read(&Sources {
+            user_data: self.user_data.as_deref(),
+            meta_data: self.meta_data.as_deref(),
+            identity: &self.identity,
+            network: self.network_config.as_deref(),
+        })?;
+        let mut files = vec![latest("meta_data.json", contents.meta_data)];
+        files.extend(contents.user_data.map(|text| latest("user_data", text)));
+        let network = contents.network;
         files.extend(network.map(|text| latest("network_data.json", text)));
         Ok(Seed {
             kind: "configdrive",
             label: "config-2",
             files,
-            warnings,
+            warnings: contents.warnings,
             output: &self.output,
         })
     }
+}
 
-    fn meta_data(&self, user_data: Option<&[u8]>, network: Option<&[u8]>) -> Result<Vec<u8>> {
-        let keys = self.identity.keys()?;
-        let mut fields = Map::new();
-        if let Some(hostname) = &self.identity.hostname {
-            fields.insert("hostname".to_owned(), hostname.clone().into());
-        }
-        if !keys.is_empty() {
-            fields.insert("public_keys".to_owned(), numbered(&keys));
-        }
-        let id = self.identity.instance_id.clone().unwrap_or_else(|| {
-            let others = Value::Object(fields.clone()).to_string();
-            let parts = [
-                others.as_bytes(),
-                user_data.unwrap_or_default(),
-                network.unwrap_or_default(),
-            ];
-            uuid_of(&parts)
-        });
-        // cloud-init reads `uuid`; KubeVirt writes `instance_id`.
-        fields.insert("instance_id".to_owned(), id.clone().into());
-        fields.insert("uuid".to_owned(), id.into());
-        Ok(text(fields))
+fn check_meta_data(path: &Path, text: &[u8], warnings: &mut Vec<String>) -> Result<()> {
+    let fields = lint::json_object(path, text, "metadata")?;
+    if !fields.contains_key("uuid") {
+        let path = path.display();
+        warnings.push(format!("{path}: missing `uuid`, which cloud-init requires"));
     }
+    Ok(())
 }
 
 fn latest(name: &str, contents: Vec<u8>) -> diskfs_iso9660::NewFile {

@@ -6,8 +6,6 @@ use std::path::Path;
 
 use diskfs::{Error, ErrorKind, Result};
 
-use super::lint;
-
 /// The largest file: more than any cloud accepts as user data.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -28,14 +26,4 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
 /// Reads a file, if there is one.
 pub(super) fn read_optional(path: Option<&Path>) -> Result<Option<Vec<u8>>> {
     path.map(read).transpose()
-}
-
-/// Reads and checks user data; without a file it is empty.
-pub(super) fn read_user_data(path: Option<&Path>, warnings: &mut Vec<String>) -> Result<Vec<u8>> {
-    let Some(path) = path else {
-        return Ok(Vec::new());
-    };
-    let text = read(path)?;
-    lint::user_data(path, &text, warnings)?;
-    Ok(text)
 }

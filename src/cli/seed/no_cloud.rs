@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use diskfs::Result;
-use serde_json::{Map, Value};
 
-use super::identity::{IdentityArgs, numbered};
-use super::{OutputArgs, Seed, file, input, lint};
+use super::cloud_init::{DataSource, Sources};
+use super::identity::IdentityArgs;
+use super::{OutputArgs, Seed, file, lint};
 
 /// Make a disk for cloud-init's data source NoCloud, with the label cidata
 ///
@@ -42,49 +42,36 @@ pub(super) struct NoCloud {
     output: OutputArgs,
 }
 
+const SOURCE: DataSource = DataSource {
+    hostname: "local-hostname",
+    keys: "public-keys",
+    ids: &["instance-id"],
+    id_prefix: "iid-",
+    check_meta_data: lint::meta_data,
+    check_network: lint::network_config,
+};
+
 impl NoCloud {
     /// Returns the seed.
     pub(super) fn seed(&self) -> Result<Seed<'_>> {
-        let mut warnings = Vec::new();
-        let user_data = input::read_user_data(self.user_data.as_deref(), &mut warnings)?;
-        let network = input::read_optional(self.network_config.as_deref())?;
-        if let (Some(path), Some(network)) = (&self.network_config, &network) {
-            lint::network_config(path, network)?;
-        }
-        let meta_data = if let Some(path) = &self.meta_data {
-            let text = input::read(path)?;
-            lint::meta_data(path, &text, &mut warnings)?;
-            text
-        } else {
-            self.meta_data(&user_data, network.as_deref())?
-        };
-        let mut files = vec![file("meta-data", meta_data), file("user-data", user_data)];
+        let contents = SOURCE.read(&Sources {
+            user_data: self.user_data.as_deref(),
+            meta_data: self.meta_data.as_deref(),
+            identity: &self.identity,
+            network: self.network_config.as_deref(),
+        })?;
+        let mut files = vec![
+            file("meta-data", contents.meta_data),
+            file("user-data", contents.user_data.unwrap_or_default()),
+        ];
+        let network = contents.network;
         files.extend(network.map(|network| file("network-config", network)));
         Ok(Seed {
             kind: "nocloud",
             label: "cidata",
             files,
-            warnings,
+            warnings: contents.warnings,
             output: &self.output,
         })
-    }
-
-    /// Returns the meta-data of the options, in JSON, which is YAML, too.
-    fn meta_data(&self, user_data: &[u8], network: Option<&[u8]>) -> Result<Vec<u8>> {
-        let keys = self.identity.keys()?;
-        let mut fields = Map::new();
-        if let Some(hostname) = &self.identity.hostname {
-            fields.insert("local-hostname".to_owned(), hostname.clone().into());
-        }
-        if !keys.is_empty() {
-            fields.insert("public-keys".to_owned(), numbered(&keys));
-        }
-        let id = self.identity.instance_id.clone().unwrap_or_else(|| {
-            let others = Value::Object(fields.clone()).to_string();
-            let parts = [others.as_bytes(), user_data, network.unwrap_or_default()];
-            format!("iid-{}", super::identity::uuid_of(&parts))
-        });
-        fields.insert("instance-id".to_owned(), id.into());
-        Ok(super::identity::text(fields))
     }
 }
