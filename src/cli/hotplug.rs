@@ -1,6 +1,7 @@
 //! The command `diskfs hotplug`.
 
 mod add;
+mod commands;
 mod disks;
 mod list;
 mod machine;

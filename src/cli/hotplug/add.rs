@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use diskfs::nbd::server::{Export, Options, Server};
 use diskfs::{Disk, Error, ErrorKind, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
+use super::commands::{Cache, Commands, NewDisk};
 use super::machine::{self, Bus};
 use super::name::DiskName;
 use super::qmp::Qmp;
@@ -96,14 +97,6 @@ pub(super) struct Add {
     source: SourceArgs,
 }
 
-/// The cache mode, as libvirt and KubeVirt name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Cache {
-    None,
-    Writethrough,
-    Writeback,
-}
-
 pub(super) fn run(args: &Add, session: &mut Session) -> Result<()> {
     args.check_serial()?;
     // Signals are blocked before other threads start.
@@ -126,7 +119,14 @@ pub(super) fn run(args: &Add, session: &mut Session) -> Result<()> {
         (None, Some(dir)) => dir.path().join("nbd.sock"),
         (None, None) => PathBuf::from("nbd.sock"),
     };
-    let commands = args.commands(&path, bus.as_deref())?;
+    let commands = NewDisk {
+        id: &args.id,
+        serial: args.serial.as_deref().unwrap_or(args.id.as_str()),
+        bus: (args.bus, bus.as_deref()),
+        cache: args.cache,
+        read_only: args.read_only,
+    }
+    .commands(&path)?;
     let served = if args.dry_run {
         args.print(session, &commands)
     } else {
@@ -137,12 +137,6 @@ pub(super) fn run(args: &Add, session: &mut Session) -> Result<()> {
     };
     let closed = disk.close();
     served.and(closed)
-}
-
-/// The commands that attach a disk.
-struct Commands {
-    blockdev_add: Value,
-    device_add: Value,
 }
 
 impl Add {
@@ -190,38 +184,6 @@ impl Add {
         let server = Server::start(vec![export], Options::default())?;
         server.listen(socket.listener()?)?;
         Ok(server)
-    }
-
-    fn commands(&self, socket: &std::path::Path, bus: Option<&str>) -> Result<Commands> {
-        let not_text = || Error::new(ErrorKind::Invalid, "the socket's name is not UTF-8");
-        let path = socket.to_str().ok_or_else(not_text)?;
-        let blockdev_add = json!({
-            "driver": "nbd",
-            "node-name": self.id.node(),
-            "server": { "type": "unix", "path": path },
-            "read-only": self.read_only,
-            "discard": "unmap",
-            "cache": { "direct": self.cache == Cache::None, "no-flush": false },
-        });
-        let serial = self.serial.as_deref().unwrap_or(self.id.as_str());
-        let write_cache = match self.cache {
-            Cache::Writethrough => "off",
-            Cache::None | Cache::Writeback => "on",
-        };
-        let mut device_add = json!({
-            "driver": self.bus.driver(),
-            "id": self.id.as_str(),
-            "drive": self.id.node(),
-            "serial": serial,
-            "write-cache": write_cache,
-        });
-        if let Some(bus) = bus {
-            device_add["bus"] = bus.into();
-        }
-        Ok(Commands {
-            blockdev_add,
-            device_add,
-        })
     }
 
     /// Attaches the disk, and waits until it is removed.
