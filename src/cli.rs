@@ -59,6 +59,7 @@ mod into_dir;
 mod key;
 mod ln;
 mod log;
+mod logging;
 mod ls;
 mod man;
 mod map;
@@ -123,15 +124,13 @@ mod wait;
 mod write;
 mod xattr;
 
-use std::io::IsTerminal;
-
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::{Layer, Registry};
 
 use diskfs::Result;
 pub(crate) use help::command as definition;
 #[cfg(feature = "fuse")]
 pub(crate) use helper::{Invocation, exit_code as helper_exit_code};
+use logging::Logged;
 use sandbox::Needs;
 use session::Session;
 pub(crate) use usage::refuse;
@@ -385,12 +384,22 @@ impl Command {
         }
     }
 
-    /// Returns whether the command is a service, which always logs, and whether its log is in JSON.
-    fn log_settings(&self) -> (bool, bool) {
+    /// Returns what the command logs without an option.
+    fn logged(&self) -> Logged {
         match self {
             #[cfg(feature = "serve")]
-            Self::Serve(args) => (true, args.log_format() == serve::LogFormat::Json),
-            _ => (false, false),
+            Self::Serve(args) if args.log_format() == serve::LogFormat::Json => Logged::AsJson,
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => Logged::AsText,
+            #[cfg(feature = "fuse")]
+            Self::Mount(args) => Logged::OfDisk {
+                in_background: args.is_in_background(),
+            },
+            #[cfg(feature = "export")]
+            Self::Export(_) => Logged::OfDisk {
+                in_background: false,
+            },
+            _ => Logged::Nothing,
         }
     }
 
@@ -492,7 +501,7 @@ pub(crate) fn run(cli: &Cli) -> u8 {
     let traces = telemetry.as_ref().map(telemetry::Telemetry::layer);
     #[cfg(not(feature = "serve"))]
     let traces = None::<tracing_subscriber::layer::Identity>;
-    start_log(cli, traces);
+    logging::start(cli.command.logged(), &cli.global, traces);
     let needs = cli.command.needs();
     let confined = match needs.map_or(Ok(None), |needs| session.confine(&needs, &mut || {})) {
         Ok(confined) => confined,
@@ -510,34 +519,4 @@ pub(crate) fn run(cli: &Cli) -> u8 {
         confined.finish();
     }
     exit_code
-}
-
-/// Starts logging to standard error, filtered by `RUST_LOG` or by the number of `-v` options, and to
-/// `traces`.
-fn start_log(cli: &Cli, traces: Option<impl Layer<Registry> + Send + Sync>) {
-    use tracing_subscriber::layer::SubscriberExt;
-    use tracing_subscriber::util::SubscriberInitExt;
-    use tracing_subscriber::{EnvFilter, fmt, registry};
-    let (is_service, is_json) = cli.command.log_settings();
-    let filter = match (cli.global.verbose, std::env::var("RUST_LOG")) {
-        (0, Ok(filter)) => filter,
-        (0, Err(_)) if is_service => "info".to_owned(),
-        (0, Err(_)) => return,
-        (1, _) => "info".to_owned(),
-        (2, _) => "debug".to_owned(),
-        _ => "trace".to_owned(),
-    };
-    // Colour escapes are written only to a terminal, and only if its user allows colour
-    // (https://no-color.org).
-    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let log = fmt::layer()
-        .with_ansi(!is_plain && std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    let log = if is_json {
-        log.json().boxed()
-    } else {
-        log.boxed()
-    };
-    let log = log.with_filter(EnvFilter::new(filter));
-    registry().with(traces).with(log).init();
 }

@@ -146,10 +146,14 @@ pub(super) fn run(args: &Export, session: &mut Session) -> Result<()> {
     session.print_warnings(&disk);
     let ready = args.ways(sockets, &disk);
     let (volume, ways) = ready.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
-    let copy = args.changes.start_copy(&disk);
+    let copy = args.changes.prepare_copy(&disk);
     let copy = copy.inspect_err(|_| target::remove_new_overlay(new_overlay))?;
     let served = args
         .print_places(session, &volume, &ways)
+        .and_then(|()| {
+            copy.as_ref()
+                .map_or(Ok(()), |copy| copy.start(session.progress()))
+        })
         .and_then(|()| ways::serve(ways, signals, args.once, session));
     drop(volume);
     if let Some(copy) = copy {

@@ -4,8 +4,8 @@
 //! the mount is ready. The second is the server, a fork of the first. The third is a small process,
 //! the companion, which unmounts if the server is killed. The companion is executed anew and not
 //! forked: its process name must differ from the server's, so that killing the server by name does
-//! not kill the companion. The server is confined, and has a broker, a fork of it, that opens its
-//! images and mounts.
+//! not kill the companion. It also passes the server's log on to the system's log. The server is
+//! confined, and has a broker, a fork of it, that opens its images and mounts.
 
 mod background;
 pub(super) mod companion;
@@ -33,9 +33,11 @@ use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Map;
 
-use super::background_copy::{OverlayArgs, RunningCopy};
+use super::ProgressMode;
+use super::background_copy::{OverlayArgs, OverlayCopy};
 use super::explain;
 use super::fork::{Fork, fork};
+use super::logging::background::Target;
 use super::options::SourceArgs;
 use super::sandbox::{self, Changes, Confined, Needs};
 use super::session::{Output, Session, stdout};
@@ -69,6 +71,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// the host crashes or the program is killed, the filesystem's journal restores a consistent
 /// earlier state.
 ///
+/// In the background, the reasons of input/output errors and the state of a copy go to the system's
+/// log (`journalctl -t diskfs`), if the host has one at /dev/log, or to the file of --log.
+///
 /// With --background-copy, the disk can be used at once, and needs the image less and less. In the
 /// end the overlay has no backing file any more (`diskfs info --force-share FILE`). Interrupted, the
 /// same command continues, unless the server has another version of the image by then.
@@ -80,6 +85,7 @@ const GRACE: Duration = Duration::from_secs(1);
   diskfs mount --explain system.qcow2
   diskfs mount --overlay changes.qcow2 debian.qcow2 /mnt
   diskfs mount --overlay copy.qcow2 --background-copy https://example.org/debian.qcow2 /mnt
+  diskfs mount --log mount.log debian.qcow2 /mnt
   diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
   diskfs mount disk.img /mnt --uid 1000 --gid 1000
   diskfs umount /mnt")]
@@ -102,6 +108,10 @@ pub(super) struct Mount {
     /// Serve in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
+
+    /// Append the log of the mount in the background to FILE, not to the system's log
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log: Option<PathBuf>,
 
     /// Give other users access, as the modes and ACLs in the image allow
     #[arg(long)]
@@ -185,7 +195,7 @@ pub(super) enum MountOption {
 
 pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
     if args.watch {
-        return watch();
+        return watch(args.operands.last().map_or(Path::new(""), Path::new));
     }
     let operands = args.operands()?;
     if args.explain {
@@ -195,21 +205,23 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
     let (orphaned, pipe) = io::pipe()?;
     let companion = Companion { pipe };
     if args.foreground {
-        Companion::start(operands.mountpoint, orphaned)?;
+        Companion::start(operands.mountpoint, orphaned, None)?;
         return serve(args, &operands, companion, None, session);
     }
     let (ready, waiting) = io::pipe()?;
+    let (log, lines) = args.log()?;
     // The fork comes before the image is opened, because that may start threads.
     match fork()? {
         Fork::Child => {
-            drop((orphaned, ready));
+            drop((orphaned, ready, lines));
+            log.choose();
             serve(args, &operands, companion, Some(waiting), session)
         }
         Fork::Parent(server) => {
-            drop((waiting, companion));
+            drop((waiting, companion, log));
             // The companion starts while the server opens the image, before the user sees that the
             // mount is ready.
-            if let Err(error) = Companion::start(operands.mountpoint, orphaned) {
+            if let Err(error) = Companion::start(operands.mountpoint, orphaned, lines) {
                 let _ = kill_process(server, Signal::TERM);
                 return Err(error);
             }
@@ -315,6 +327,10 @@ fn serve_disk(
     } = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
+    let shown = match background {
+        Some(_) => ProgressMode::None,
+        None => session.progress(),
+    };
     match background {
         Some(background) => {
             if let Some(broker) = sandbox::broker() {
@@ -323,6 +339,9 @@ fn serve_disk(
             background.enter()?;
         }
         None => print_mounted(args, operands, rustix::process::getpid(), session)?,
+    }
+    if let Some(copy) = &copy {
+        copy.start(shown)?;
     }
     let end = Arc::new(Shutdown {
         ending: mounted.ending(),
@@ -366,7 +385,7 @@ struct Shutdown {
     /// The disk that is written to; `None` after it was closed.
     disk: Mutex<Option<Disk>>,
     /// The copy into the overlay.
-    copy: Option<RunningCopy>,
+    copy: Option<OverlayCopy>,
     /// True when the thread that serves has returned: it ends the process, and the broker.
     is_unmounted: AtomicBool,
 }
@@ -423,6 +442,11 @@ impl Mount {
         self.explain.then(needs)
     }
 
+    /// Returns true if the server leaves the terminal when it is ready.
+    pub(super) fn is_in_background(&self) -> bool {
+        !self.foreground
+    }
+
     fn operands(&self) -> Result<Operands<'_>> {
         let (mountpoint, images) = match self.operands.split_last() {
             Some((mountpoint, images)) if !self.explain => (mountpoint.as_os_str(), images),
@@ -439,6 +463,16 @@ impl Mount {
             source,
             mountpoint: Path::new(mountpoint),
         })
+    }
+
+    /// Returns the log in the background. If it is the system's log, also returns the lines, which
+    /// the companion passes on.
+    fn log(&self) -> Result<(Target, Option<PipeReader>)> {
+        if let Some(path) = &self.log {
+            return Ok((Target::file(path)?, None));
+        }
+        let (log, lines) = Target::pipe()?;
+        Ok((log, Some(lines)))
     }
 
     /// Confines this process.

@@ -73,6 +73,12 @@ impl Progress {
         }
     }
 
+    /// Returns true if progress is shown at all.
+    #[cfg(feature = "fuse")]
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown != Shown::Not
+    }
+
     /// Sets the present step, and how many of its units are done.
     pub(crate) fn step(&mut self, name: &'static str, done: u64, total: u64) {
         self.step = Some(Step { name, done, total });

@@ -12,6 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::{Layer, Registry};
 
 use super::Command;
+use super::logging::Logged;
 
 /// The variables that name a collector (OpenTelemetry specification, "OpenTelemetry Protocol
 /// Exporter").
@@ -37,11 +38,9 @@ pub(super) struct Telemetry {
 /// # Errors
 /// As for [`Telemetry::start`].
 pub(super) fn start_for(command: &Command) -> Result<Option<Telemetry>> {
-    let (is_service, _) = command.log_settings();
-    if is_service {
-        Telemetry::start()
-    } else {
-        Ok(None)
+    match command.logged() {
+        Logged::AsText | Logged::AsJson => Telemetry::start(),
+        Logged::OfDisk { .. } | Logged::Nothing => Ok(None),
     }
 }
 

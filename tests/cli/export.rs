@@ -3,6 +3,7 @@
 mod boot_sector;
 #[cfg(feature = "objects")]
 mod copying;
+mod copying_on_host;
 mod ways;
 
 use std::path::Path;
@@ -57,9 +58,15 @@ impl Server {
     }
 
     fn end(self) {
+        let (code, log) = self.end_with_log();
+        assert!(code == Some(0) && log.is_empty(), "{log}");
+    }
+
+    /// Waits for its end, and returns its exit code and its log.
+    fn end_with_log(self) -> (Option<i32>, String) {
         let output = self.0.wait_with_output().expect("wait for its end");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), log)
     }
 }
 
@@ -196,7 +203,9 @@ fn what_is_read_only_boots_and_refuses_the_write() {
         );
     }
     server.signal(Signal::TERM);
-    server.end();
+    let (code, log) = server.end_with_log();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("write to a read-only device"), "{log}");
     assert_eq!(sector(path, "disk.qcow2", 2), [0; 512]);
 }
 

@@ -10,6 +10,7 @@ mod helper;
 mod killed;
 mod lifetime;
 mod linux;
+mod log;
 mod memory;
 mod reading;
 mod served;

@@ -66,7 +66,7 @@ impl FuseFile {
         let made = MadeFile::new(path)?;
         let (orphaned, pipe): (PipeReader, _) = io::pipe()?;
         let mut companion = Companion { pipe };
-        Companion::start(&std::path::absolute(path)?, orphaned)?;
+        Companion::start(&std::path::absolute(path)?, orphaned, None)?;
         let options = Options {
             source: mount_source(source)?,
             root: FileType::Regular,

@@ -5,11 +5,13 @@ use std::io::{self, PipeWriter, Write};
 
 use diskfs::Result;
 
+use crate::cli::logging::background;
+
 /// The way of a server into the background.
 pub(super) struct Background {
     /// Tells the waiting process that the mount is ready.
     ready: PipeWriter,
-    /// `/dev/null`, which a confined process can't open.
+    /// `/dev/null`, for standard input and output, which a confined process can't open.
     null: File,
 }
 
@@ -24,7 +26,7 @@ impl Background {
     pub(super) fn enter(mut self) -> Result<()> {
         rustix::stdio::dup2_stdin(&self.null).map_err(io::Error::from)?;
         rustix::stdio::dup2_stdout(&self.null).map_err(io::Error::from)?;
-        rustix::stdio::dup2_stderr(&self.null).map_err(io::Error::from)?;
+        background::leave_terminal()?;
         // This fails only for the leader of a process group, which has no terminal to detach from.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/")?;

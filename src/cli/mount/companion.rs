@@ -1,15 +1,19 @@
-//! The companion, a process that unmounts if its server is killed.
+//! The companion, a process that unmounts if its server is killed, and passes the server's log on.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use diskfs::Result;
 use diskfs::export::fuse::{self, MountId};
 
+use crate::cli::logging::system::SystemLog;
 use crate::cli::signals::Signals;
 
 /// The path of this program, valid even after an upgrade has replaced its file.
@@ -26,13 +30,19 @@ pub(crate) struct Companion {
 }
 
 impl Companion {
-    pub(crate) fn start(mountpoint: &Path, orphaned: PipeReader) -> Result<()> {
+    /// Starts the companion. If it gets lines of the system's log, it reads them from its standard
+    /// output: a process can be started with no other descriptor.
+    pub(crate) fn start(
+        mountpoint: &Path,
+        orphaned: PipeReader,
+        lines: Option<PipeReader>,
+    ) -> Result<()> {
         Command::new(SELF)
             .arg0("diskfs")
             .args(["mount", "--watch", "--", "-"])
-            .arg(mountpoint)
+            .arg(std::path::absolute(mountpoint)?)
             .stdin(orphaned)
-            .stdout(Stdio::null())
+            .stdout(lines.map_or_else(Stdio::null, Stdio::from))
             .stderr(Stdio::null())
             .current_dir("/")
             .spawn()?;
@@ -55,17 +65,26 @@ impl Companion {
     }
 }
 
-/// Runs the companion.
-pub(crate) fn watch() -> Result<()> {
+/// Runs the companion of the server of a mount.
+pub(crate) fn watch(mountpoint: &Path) -> Result<()> {
     // Ctrl-C and the hangup of the terminal are for the server.
     let _ = rustix::process::setsid();
     let _signals = Signals::block();
-    let mut message = Vec::new();
-    io::stdin().lock().read_to_end(&mut message)?;
-    match orphaned(&message) {
-        Some((id, mountpoint)) => fuse::detach(mountpoint, id),
-        None => Ok(()),
-    }
+    let lines = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    thread::scope(|scope| {
+        scope.spawn(|| SystemLog::new(mountpoint).pass_on(lines));
+        let mut message = Vec::new();
+        io::stdin().lock().read_to_end(&mut message)?;
+        let Some((id, place)) = orphaned(&message) else {
+            return Ok(());
+        };
+        let is_left = |found: fuse::MountEntry| found.id == id;
+        if fuse::mounted_at(place)?.is_some_and(is_left) {
+            let text = "the server was killed: unmounting; data that was not synced is lost";
+            SystemLog::new(mountpoint).error(text);
+        }
+        fuse::detach(place, id)
+    })
 }
 
 /// Returns the mount that the server left behind, according to what it wrote to its companion.

@@ -1,7 +1,6 @@
 //! The host's part of a mount whose server is confined: the broker does it.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,6 +14,7 @@ use diskfs_sandbox::{BrokerClient, OtherAnswer};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::failure::Failure;
+use crate::cli::logging::background;
 use crate::cli::target::remove_new_overlay;
 
 /// A request to the broker. None names a file: the broker knows the command line, and a server that
@@ -193,8 +193,7 @@ impl HostServer {
 
 /// Detaches this process from the terminal.
 fn leave_terminal() -> Result<()> {
-    let null = File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
+    background::leave_terminal()?;
     let _ = rustix::process::setsid(); // It leads no group of processes.
     Ok(std::env::set_current_dir("/")?)
 }

@@ -8,7 +8,7 @@ use diskfs::{Disk, OverlaidImage, Result};
 use super::contents::{reader, with_read_only_hint, writer};
 use super::host::BrokeredHost;
 use super::{Mount, Operands};
-use crate::cli::background_copy::RunningCopy;
+use crate::cli::background_copy::OverlayCopy;
 use crate::cli::sandbox;
 use crate::cli::session::Session;
 use crate::cli::target::remove_new_overlay;
@@ -20,7 +20,7 @@ pub(super) struct MountedDisk {
     /// the images open.
     pub(super) disk: Option<Disk>,
     /// The copy into its overlay.
-    pub(super) copy: Option<RunningCopy>,
+    pub(super) copy: Option<OverlayCopy>,
 }
 
 /// Opens the selected filesystem and mounts it.
@@ -88,7 +88,7 @@ fn open_and_mount(
     let overlay = args.write.overlay.overlay.as_deref();
     let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(with_read_only_hint)?;
-    let copy = args.write.overlay.start_copy(&disk)?;
+    let copy = args.write.overlay.prepare_copy(&disk)?;
     let mounted = mount_disk(&disk, operands, options, session)?;
     Ok(MountedDisk {
         mounted,

@@ -92,13 +92,19 @@ fn a_killed_copy_goes_on_and_ends() {
     drop(web);
     write(at, 10, 4);
     server.signal(Signal::TERM);
-    server.end();
+    let (code, log) = server.end_with_log();
+    assert_eq!(code, Some(0), "{log}");
+    for told in ["copied 50 % of ", "the copy is complete"] {
+        assert!(log.contains(told), "{log}");
+    }
+    assert!(!log.contains("secret"), "{log}");
     is_as_expected(at);
     // The same command goes on with the complete overlay.
     let server = begin(at, &secret);
     write(at, 11, 5);
     server.signal(Signal::TERM);
-    server.end();
+    let (code, log) = server.end_with_log();
+    assert_eq!(code, Some(0), "{log}");
     is_as_expected(at);
 }
 
