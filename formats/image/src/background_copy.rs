@@ -51,12 +51,15 @@ pub struct BackgroundCopy {
 impl BackgroundCopy {
     pub(crate) fn new(node: &Arc<Node>, description: &Description) -> Result<Self> {
         let unsupported =
-            |reason: &'static str| Err(Error::unsupported(reason).in_file(&description.path));
+            |reason: &'static str| Error::unsupported(reason).in_file(&description.path);
         match &description.qcow2 {
-            None => unsupported("only a qcow2 image has a backing file to copy"),
-            Some(qcow2) if !qcow2.snapshots.is_empty() => unsupported(
+            None => Err(unsupported("only a qcow2 image has a backing file to copy")),
+            Some(qcow2) if !qcow2.snapshots.is_empty() => Err(unsupported(
                 "an image with internal snapshots needs its backing file: its snapshots may use it",
-            ),
+            )
+            .with_hint(
+                "delete the snapshots first (`diskfs snapshot delete`), or omit --background-copy",
+            )),
             Some(_) => Ok(Self {
                 node: Arc::clone(node),
                 unit_bytes: to_usize(unit_bytes(description)),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use diskfs_fixtures::{Random, Tmpfs, have, run};
+use diskfs_fixtures::{Random, Tmpfs, have, require, run};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Server, qemu_img};
+use crate::diskfs_in;
 
 const MIB: usize = 1 << 20;
 
@@ -177,4 +178,28 @@ fn a_copy_that_ends_on_a_full_host_goes_on_later() {
     wait_for_end(&scene.top);
     end(server);
     scene.is_sound();
+}
+
+/// The snapshots of an overlay may need its backing file.
+#[test]
+fn an_overlay_with_snapshots_is_copied_without_them() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    base(at);
+    let create = "create -q -f qcow2 -b base.raw -F raw top.qcow2";
+    qemu_img(at, &create.split(' ').collect::<Vec<_>>());
+    qemu_img(at, &["snapshot", "-c", "before", "top.qcow2"]);
+    let words = ["--nbd", "unix:socket", "--overlay", "top.qcow2"];
+    let words = [&words[..], &["--background-copy", "base.raw"]].concat();
+    let refused = diskfs_in(at, &[&["export"], &words[..]].concat());
+    let (code, said) = refused.failure();
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("diskfs snapshot delete"), "{said}");
+    diskfs_in(at, &["snapshot", "delete", "top.qcow2", "before"]).text();
+    let server = Server::begin(at, &words);
+    wait_for_end(&at.join("top.qcow2").display().to_string());
+    end(server);
 }
