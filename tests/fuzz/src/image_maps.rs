@@ -37,11 +37,16 @@ pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
     });
 }
 
-fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
+/// Returns the image with corrected checksums.
+pub(crate) fn sealed(device: &Arc<dyn BlockRead>) -> Arc<dyn BlockRead> {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     // Structures that are outside of the device cannot be sealed.
     let _ = seal(&*sealed);
-    let sealed: Arc<dyn BlockRead> = sealed;
+    sealed
+}
+
+fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
+    let sealed = sealed(device);
     for format in Format::ALL {
         if format.is_writable() {
             continue;

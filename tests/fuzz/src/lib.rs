@@ -50,6 +50,7 @@ mod sparse;
 mod squashfs;
 mod systemd_journal;
 mod tables;
+mod validate;
 mod varstore;
 mod vmdk;
 mod xfs;
@@ -75,6 +76,8 @@ pub enum Target {
     Qcow2Bitmaps,
     /// An image of a format that is only read, with valid checksums.
     ImageMaps,
+    /// An image of any format with valid checksums, validated by each policy.
+    Validate,
     /// A GPT with valid checksums.
     Gpt,
     /// Any partition table, unchanged and with valid label checksums.
@@ -139,13 +142,14 @@ pub enum Target {
 
 impl Target {
     /// All targets.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Qcow2Bitmaps,
         Self::ImageMaps,
+        Self::Validate,
         Self::Gpt,
         Self::Mbr,
         Self::Lvm,
@@ -187,6 +191,7 @@ impl Target {
             Self::Qcow2Write => "qcow2_write",
             Self::Qcow2Bitmaps => "qcow2_bitmaps",
             Self::ImageMaps => "image_maps",
+            Self::Validate => "validate",
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Lvm => "lvm",
@@ -229,6 +234,7 @@ impl Target {
             Self::Qcow2Write => image_write::qcow2(device),
             Self::Qcow2Bitmaps => bitmaps::all(device),
             Self::ImageMaps => image_maps::all(device),
+            Self::Validate => validate::by_all(device),
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Lvm => lvm::groups(device),
@@ -281,6 +287,7 @@ impl Target {
             Self::Xfs => xfs::survey(device),
             Self::Probe
             | Self::ProbeContent
+            | Self::Validate
             | Self::Gpt
             | Self::Mbr
             | Self::Lvm
@@ -342,6 +349,11 @@ pub fn qcow2_bitmaps(data: &[u8]) {
 /// Runs [`Target::ImageMaps`] on an input.
 pub fn image_maps(data: &[u8]) {
     Target::ImageMaps.run(&device(data));
+}
+
+/// Runs [`Target::Validate`] on an input.
+pub fn validate(data: &[u8]) {
+    Target::Validate.run(&device(data));
 }
 
 /// Runs [`Target::Gpt`] on an input.

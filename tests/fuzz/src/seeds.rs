@@ -10,7 +10,7 @@ use diskfs_block::BlockRead;
 
 use crate::{
     Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, nbd, oci, ova,
-    registry, remote, rpm, selinux, service, systemd_journal, varstore, vmdk,
+    registry, remote, rpm, selinux, service, systemd_journal, validate, varstore, vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -108,11 +108,22 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
             Target::Qcow2,
             Target::Qcow2Write,
             Target::Qcow2Bitmaps,
+            Target::Validate,
             Target::Probe,
         ],
-        () if has(0, b"QFI\xfb") => &[Target::Qcow2, Target::Qcow2Write, Target::Probe],
+        () if has(0, b"QFI\xfb") => &[
+            Target::Qcow2,
+            Target::Qcow2Write,
+            Target::Validate,
+            Target::Probe,
+        ],
         () if has(1080, b"\x53\xef") => &[Target::Ext4Walk, Target::Ext4Write],
-        () if has(32_769, b"CD001") => &[Target::Iso9660, Target::Mbr, Target::Probe],
+        () if has(32_769, b"CD001") => &[
+            Target::Iso9660,
+            Target::Validate,
+            Target::Mbr,
+            Target::Probe,
+        ],
         () if has(0, b"XFSB") => &[Target::Xfs, Target::Probe],
         () if has(0, b"hsqs") => &[Target::Squashfs],
         () if has(1024, &0xe0f5_e1e2_u32.to_le_bytes()) => &[Target::Erofs],
@@ -121,7 +132,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if has(3, b"EXFAT   ") => &[Target::Exfat, Target::Probe],
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () if has_md(image) => &[Target::Md, Target::Probe],
-        () => &[Target::Gpt, Target::Mbr, Target::Probe],
+        () => &[Target::Gpt, Target::Validate, Target::Mbr, Target::Probe],
     };
     let of_all = |name: &str, image: &Sparse| {
         let of = |&target| seed(target, name.to_owned(), image);
@@ -207,6 +218,7 @@ fn tiny() -> Vec<Seed> {
         of(Target::Mbr, "tiny mbr", &mbr),
         of(Target::Qcow2, "tiny qcow2", &qcow2),
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
+        of(Target::Validate, "tiny qcow2", &qcow2),
         of(Target::Remote, "a session", &remote::seed()),
         of(
             Target::SystemdJournal,
@@ -241,6 +253,7 @@ fn tiny() -> Vec<Seed> {
     );
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
     seeds.extend(image_maps::seeds().map(|(name, image)| of(Target::ImageMaps, name, &image)));
+    seeds.extend(validate::seeds().map(|(name, image)| of(Target::Validate, name, &image)));
     seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.push(of(Target::Archive, "layers", &archive::seed()));
     seeds.push(of(Target::Oci, "layout", &oci::seed()));

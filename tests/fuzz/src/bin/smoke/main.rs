@@ -26,8 +26,8 @@ Mutates images and runs the parsers on them.
 
   --seconds N    run for N seconds (70)
   --cases N      run N cases instead
-  --target NAME  probe, probe_content, qcow2, qcow2_write, qcow2_bitmaps, image_maps, gpt, mbr,
-                 lvm, md, luks, ext4_walk, ext4_write, fat, iso9660, xfs, btrfs, squashfs, erofs, exfat,
+  --target NAME  probe, probe_content, qcow2, qcow2_write, qcow2_bitmaps, image_maps, validate, gpt,
+                 mbr, lvm, md, luks, ext4_walk, ext4_write, fat, iso9660, xfs, btrfs, squashfs, erofs, exfat,
                  systemd_journal, guest, deploy, registry, remote, rpm, selinux, etc,
                  varstore, vmdk, archive, oci, ova, service, nbd_server or nbd_client only
   --seed N       another run with other cases (1)
