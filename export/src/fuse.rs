@@ -33,6 +33,7 @@ mod mount_table;
 mod options;
 mod prefetch;
 mod reading;
+mod remount;
 mod request_waiter;
 mod server_sockets;
 mod unmount;
@@ -44,6 +45,7 @@ pub use host::{DirectHost, Host, MountPlace};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
 pub use options::{Access, Direction, Effect, Options, Writes};
+pub use remount::{Remount, remount};
 pub use unmount::{Unmounted, unmount, wait_for_servers};
 
 use adapter::Adapter;

@@ -12,6 +12,8 @@ use diskfs::image::{ImageSpec, host_file};
 
 use super::mount::MountOption;
 
+mod remount;
+
 /// The exit code of mount(8) for a usage error.
 const USAGE: u8 = 1;
 /// The exit code of mount(8) for a mount that failed.
@@ -79,10 +81,10 @@ impl Invocation {
         match translated {
             Ok(Some(words)) => Self::AsHelper(words),
             Ok(None) => Self::Done(0),
-            Err(reason) => {
+            Err(refusal) => {
                 let name = name.flatten().unwrap_or_default().display();
-                let _ = writeln!(std::io::stderr(), "{name}: {reason}"); // A failure here cannot be reported.
-                Self::Done(USAGE)
+                let _ = writeln!(std::io::stderr(), "{name}: {}", refusal.reason); // A failure here cannot be reported.
+                Self::Done(refusal.code)
             }
         }
     }
@@ -94,6 +96,21 @@ pub(crate) fn exit_code(code: u8) -> u8 {
         0 => 0,
         2 => USAGE,
         _ => FAILED,
+    }
+}
+
+/// The reason why a helper did nothing, and its exit code.
+struct Refusal {
+    code: u8,
+    reason: String,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self {
+            code: USAGE,
+            reason,
+        }
     }
 }
 
@@ -168,14 +185,18 @@ fn split(list: &OsStr) -> Vec<OsString> {
 
 /// Translates the words of mount(8) into those of `diskfs mount`, or returns `None` if there is
 /// nothing to do.
-fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
+fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, Refusal> {
     let given = MountArguments::parse(words)?;
     if given.has(b'V') {
         return Ok(Some(vec!["diskfs".into(), "--version".into()]));
     }
     let [source, directory] = given.operands.as_slice() else {
-        return Err("expected SOURCE DIRECTORY [-sfnv] [-o OPTIONS] [-t TYPE]".to_owned());
+        let expected = "expected SOURCE DIRECTORY [-sfnv] [-o OPTIONS] [-t TYPE]";
+        return Err(expected.to_owned().into());
     };
+    if given.options.iter().any(|option| option == "remount") {
+        return remount::remount(&given, directory.as_ref()).map(|()| None);
+    }
     let mut translated: Vec<OsString> = ["diskfs", "mount"].map(OsString::from).into();
     for (letter, word) in [(b'r', "-oro"), (b'w', "-orw"), (b'v', "--verbose")] {
         translated.extend(given.has(letter).then(|| word.into()));
@@ -198,7 +219,7 @@ fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
             Ok(word) => translated.extend(word),
             // With -s, options of other filesystems are ignored.
             Err(_) if given.has(b's') => {}
-            Err(reason) => return Err(reason),
+            Err(reason) => return Err(reason.into()),
         }
     }
     let spec = ImageSpec::parse(source);
@@ -224,9 +245,6 @@ fn option_word(
     let value = end.map(|at| OsStr::from_bytes(&bytes[at + 1..]));
     if FOR_CALLERS.contains(&&*name) || name.starts_with("x-") || name.starts_with("X-") {
         return Ok(None);
-    }
-    if name == "remount" {
-        return Err("cannot remount: the options of a mount cannot be changed; unmount it, and mount it again".to_owned());
     }
     if value.is_none() && MountOption::from_str(&name, false).is_ok() {
         return Ok(Some(format!("-o{name}").into()));
@@ -257,10 +275,10 @@ fn option_word(
 }
 
 /// Translates `DIR [-nlfvr] [-t TYPE] [-N NAMESPACE]` into the words of `diskfs umount`.
-fn umount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
+fn umount(words: &[OsString]) -> Result<Option<Vec<OsString>>, Refusal> {
     let given = MountArguments::parse(words)?;
     if given.operands.is_empty() {
-        return Err("expected DIRECTORY [-nlfv]".to_owned());
+        return Err("expected DIRECTORY [-nlfv]".to_owned().into());
     }
     let mut translated: Vec<OsString> = ["diskfs", "umount"].map(OsString::from).into();
     translated.extend(given.has(b'l').then(|| "--lazy".into()));
@@ -328,7 +346,6 @@ mod tests {
             "mount.diskfs a.qcow2 /mnt -o foreground",
             "mount.diskfs a.qcow2 /mnt -o volume",
             "mount.diskfs a.qcow2 /mnt -o force_share=1",
-            "mount.diskfs a.qcow2 /mnt -o remount,ro",
             "mount.diskfs a.qcow2 /mnt -o",
             "umount.diskfs -l",
         ] {

@@ -39,19 +39,22 @@ pub(super) fn run(args: &Umount, session: &mut Session) -> Result<()> {
     for mountpoint in &args.mountpoints {
         match unmount(mountpoint, laziness) {
             Ok(unmounted) => {
-                let free = unmounted == Unmounted::Completely;
-                if !free && !args.lazy {
-                    let reason = "unmounted, but its server still runs; the image stays in use";
-                    let error = Error::new(ErrorKind::Locked, reason).in_file(mountpoint);
-                    session.report(
-                        &error.with_hint("`diskfs wait IMG` waits until the image is free"),
-                    );
-                } else if !free {
-                    session.warn(&format!(
+                match unmounted {
+                    // The end of a bind mount is not the end of the server.
+                    Unmounted::Completely | Unmounted::StillMounted => {}
+                    Unmounted::ServerMayRun if args.lazy => session.warn(&format!(
                         "{}: unmounted, but still served for processes that use it; the image stays locked",
                         mountpoint.display()
-                    ));
+                    )),
+                    Unmounted::ServerMayRun => {
+                        let reason = "unmounted, but its server still runs; the image stays in use";
+                        let error = Error::new(ErrorKind::Locked, reason).in_file(mountpoint);
+                        session.report(
+                            &error.with_hint("`diskfs wait IMG` waits until the image is free"),
+                        );
+                    }
                 }
+                let free = unmounted == Unmounted::Completely;
                 entries.push(entry(mountpoint, free));
             }
             Err(error) => session.report(&error),

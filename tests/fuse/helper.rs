@@ -5,22 +5,30 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{image, require};
 
 use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, stderr};
 
+/// One test at a time installs the links.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Links in the directory where mount(8) looks for helpers; dropping this removes them.
-struct Installed(Vec<PathBuf>);
+struct Installed(
+    Vec<PathBuf>,
+    #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>,
+);
 
 impl Installed {
     fn new() -> Self {
+        let one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let names = ["mount.fuse.diskfs", "umount.fuse.diskfs"];
         let links = names.map(|name| Path::new("/sbin").join(name));
         let is_free = |link: &PathBuf| link.symlink_metadata().is_err();
         assert!(links.iter().all(is_free), "{links:?} are installed already");
-        let mut installed = Self(Vec::new());
+        let mut installed = Self(Vec::new(), one);
         for link in links {
             symlink(DISKFS, &link).unwrap();
             installed.0.push(link);
@@ -109,6 +117,127 @@ fn mount_and_umount_call_the_program() {
         "{}",
         stderr(&none)
     );
+}
+
+/// Tests generic/294 and 306 of xfstests.
+#[test]
+fn a_mount_is_remounted_read_only_and_back() {
+    if can_mount().is_none() {
+        return;
+    }
+    let _installed = Installed::new();
+    let (image, at) = (image("ext4-default"), Mountpoint::new());
+    let (source, place) = (image.path().display().to_string(), at.display().to_string());
+    let mounted = called(
+        "mount",
+        &["-t", "fuse.diskfs", "-o", "nosuid,noexec", &source, &place],
+    );
+    assert!(mounted.status.success(), "{}", stderr(&mounted));
+    fs::write(at.join("before"), "before\n").unwrap();
+    // By the mount point alone, mount(8) takes the other options from the mount table.
+    for (words, writes) in [
+        (&["-o", "remount,ro", &place][..], false),
+        (&["-o", "remount,rw", &place], true),
+        (
+            &["-t", "fuse.diskfs", "-o", "ro,remount", &source, &place],
+            false,
+        ),
+        (
+            &["-t", "fuse.diskfs", "-o", "remount", &source, &place],
+            true,
+        ),
+    ] {
+        let remounted = called("mount", words);
+        assert!(
+            remounted.status.success(),
+            "{words:?}: {}",
+            stderr(&remounted)
+        );
+        assert_eq!(is_writable(&at), writes, "{words:?}");
+        assert_eq!(fs::read(at.join("before")).unwrap(), b"before\n");
+        let table = fs::read_to_string("/proc/mounts").unwrap();
+        let line = table.lines().find(|line| line.contains(&place)).unwrap();
+        assert!(line.contains("nosuid") && line.contains("noexec"), "{line}");
+    }
+    // A file that is open for writing keeps the mount writable.
+    let open = fs::File::create(at.join("open")).unwrap();
+    let busy = called("mount", &["-o", "remount,ro", &place]);
+    assert_eq!(busy.status.code(), Some(32), "{}", stderr(&busy));
+    assert!(
+        stderr(&busy).contains("open for writing"),
+        "{}",
+        stderr(&busy)
+    );
+    drop(open);
+    // The server of a read-only mount has the image open read-only.
+    assert!(called("umount", &[&place]).status.success());
+    let words = ["-t", "fuse.diskfs", "-o", "ro", &source, &place];
+    assert!(called("mount", &words).status.success());
+    let refused = called("mount", &["-o", "remount,rw", &place]);
+    assert_eq!(refused.status.code(), Some(32), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("open read-only"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(!is_writable(&at));
+}
+
+/// Test generic/306 of xfstests: umount(8) waited for the server, which goes on.
+#[test]
+fn a_bind_mount_is_unmounted_without_waiting() {
+    if can_mount().is_none() {
+        return;
+    }
+    let _installed = Installed::new();
+    let (image, at, bound) = (image("ext4-default"), Mountpoint::new(), Mountpoint::new());
+    let (source, place) = (image.path().display().to_string(), at.display().to_string());
+    let bound = bound.display().to_string();
+    let mounted = called("mount", &["-t", "fuse.diskfs", &source, &place]);
+    assert!(mounted.status.success(), "{}", stderr(&mounted));
+    for words in [&["umount", &*bound][..], &[DISKFS, "umount", &*bound]] {
+        assert!(
+            called("mount", &["--bind", &place, &bound])
+                .status
+                .success()
+        );
+        let started = Instant::now();
+        let unmounted = called(words[0], &words[1..]);
+        assert!(unmounted.status.success(), "{}", stderr(&unmounted));
+        assert!(unmounted.stderr.is_empty(), "{}", stderr(&unmounted));
+        assert!(started.elapsed() < Duration::from_secs(20));
+        assert!(is_writable(&at));
+    }
+    assert!(called("umount", &[&place]).status.success());
+    assert!(processes_with(&image.path()).is_empty());
+}
+
+/// After a remount read-only, everything is soon in the image, although the server runs on.
+#[test]
+fn what_was_written_before_a_remount_becomes_durable() {
+    if can_mount().is_none() {
+        return;
+    }
+    let _installed = Installed::new();
+    let (image, at) = (image("ext4-default"), Mountpoint::new());
+    let (source, place) = (image.path().display().to_string(), at.display().to_string());
+    let mounted = called("mount", &["-t", "fuse.diskfs", &source, &place]);
+    assert!(mounted.status.success(), "{}", stderr(&mounted));
+    let written = vec![b'7'; 100_000];
+    fs::write(at.join("written"), &written).unwrap();
+    let remounted = called("mount", &["-o", "remount,ro", &place]);
+    assert!(remounted.status.success(), "{}", stderr(&remounted));
+    let copy = image.directory().join("copy");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        fs::copy(image.path(), &copy).unwrap();
+        let read = diskfs(["cat".as_ref(), copy.as_os_str(), "/written".as_ref()]);
+        if read.stdout == written {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{}", stderr(&read));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

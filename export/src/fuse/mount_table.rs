@@ -49,6 +49,8 @@ pub struct MountEntry {
     pub kind: String,
     /// The source of the mount; for our mounts, the path of the image.
     pub source: OsString,
+    /// True if the filesystem is mounted read-write, even at a read-only mount point.
+    pub is_writable: bool,
 }
 
 /// The filesystem type of our mounts.
@@ -92,6 +94,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
         mountpoint: mountpoint.into(),
         kind: String::from_utf8_lossy(unescape(fields.next()?).as_bytes()).into_owned(),
         source: unescape(fields.next()?),
+        is_writable: fields.next()?.split(|&byte| byte == b',').next() == Some(b"rw"),
     })
 }
 
@@ -129,6 +132,9 @@ mod tests {
         assert_eq!(entry.mountpoint, Path::new("/mnt/a b\\c"));
         assert_eq!(entry.kind, KIND);
         assert_eq!(entry.source, "/i\n");
+        assert!(entry.is_writable);
+        let read_only = parse(b"36 35 0:98 / /mnt rw - fuse.diskfs /i ro,user_id=0").unwrap();
+        assert!(!read_only.is_writable);
     }
 
     #[test]

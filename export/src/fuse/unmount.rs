@@ -32,6 +32,9 @@ const NAMED_USERS_MAX: usize = 5;
 pub enum Unmounted {
     /// The mount is gone, and the process that served it has ended: the image is free.
     Completely,
+    /// The mount is gone, but the filesystem is still mounted at another place: one of them was a bind
+    /// mount.
+    StillMounted,
     /// The mount is detached from the tree, but it is still in use, or its server was not seen to
     /// end.
     ServerMayRun,
@@ -52,6 +55,9 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
         };
         error.in_file(mountpoint)
     })?;
+    if mounts()?.iter().any(|other| other.id == mount.id) {
+        return Ok(Unmounted::StillMounted);
+    }
     let timeout = match laziness {
         Laziness::Refuse => SERVER_TIMEOUT,
         // The server ends when its last user does.
@@ -160,7 +166,8 @@ pub fn wait_for_servers(image: &Path) -> Result<()> {
     bad.map_or(Ok(()), Err)
 }
 
-fn find(mountpoint: &Path) -> Result<MountEntry> {
+/// Returns the entry of the diskfs mount on top at `mountpoint`.
+pub(super) fn find(mountpoint: &Path) -> Result<MountEntry> {
     let path = absolute(mountpoint)?;
     let mount = mounts()?
         .into_iter()
@@ -172,7 +179,7 @@ fn find(mountpoint: &Path) -> Result<MountEntry> {
                 "the filesystem mounted here has type {}, not fuse.diskfs",
                 mount.kind
             );
-            Err(Error::new(ErrorKind::Invalid, reason).with_hint("use umount(8)"))
+            Err(Error::new(ErrorKind::Invalid, reason).with_hint("use mount(8) and umount(8)"))
         }
         None => Err(Error::new(ErrorKind::Invalid, "not a mount point")),
     }
