@@ -2,6 +2,7 @@
 
 mod contents;
 mod direct;
+mod handles;
 mod listings;
 mod names;
 mod permissions;

@@ -201,6 +201,18 @@ impl WritingAdapter {
         entry
     }
 
+    /// Looks up a name in a directory, or `.` of any inode, which turns a file handle into an inode.
+    ///
+    /// The kernel asks for `.` only if it doesn't have the inode: one without a name is not open any
+    /// more, and the kernel's note that it forgets the inode is on the way.
+    fn find(&self, parent: INodeNo, name: &[u8]) -> Result<Option<InodeNumber>> {
+        let found = self.reading.find(parent, name)?;
+        match found {
+            Some(inode) if name == b"." && self.fs.metadata(inode)?.links == 0 => Ok(None),
+            found => Ok(found),
+        }
+    }
+
     /// Changes names in a directory.
     fn change_names<T>(&self, dir: InodeNumber, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let result = change();

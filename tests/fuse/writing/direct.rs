@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use diskfs_fixtures::require;
 
@@ -73,4 +75,55 @@ fn pages_are_not_stale_after_asynchronous_direct_writes() {
     let mut direct = File::options();
     direct.read(true).custom_flags(libc::O_DIRECT);
     assert!(direct.open(&path).is_ok());
+}
+
+/// The program that writes several requests at a time, while its child sets and clears `O_DIRECT`:
+/// the later requests of a write into the cache carry the flag. The last one ends within a page that
+/// isn't cached, and the kernel keeps such a page locked until the answer.
+const TOGGLER: &str = r"
+import fcntl, mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+end = time.monotonic() + 3
+if os.fork() == 0:
+    while time.monotonic() < end:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT)
+        time.sleep(0.001)
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+        time.sleep(0.001)
+    os._exit(0)
+buffer = mmap.mmap(-1, 8 << 20)
+while time.monotonic() < end:
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert os.pwrite(fd, buffer, 512) == len(buffer)
+assert os.wait()[1] == 0
+";
+
+/// Test generic/036 of xfstests: the mount waited for itself.
+#[test]
+fn a_write_that_becomes_direct_on_its_way_is_answered() {
+    if can_mount().is_none() || require("python3").is_none() {
+        return;
+    }
+    let m = Writable::new();
+    let path = m.join("f");
+    fs::write(&path, vec![0; 9 << 20]).unwrap();
+    let mut toggler = Command::new("python3")
+        .args(["-c", TOGGLER])
+        .arg(&path)
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        match toggler.try_wait().unwrap() {
+            None if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
+            ended => break ended,
+        }
+    };
+    if status.is_none() {
+        // Nothing else ends a process that waits for an answer.
+        let _ = Command::new("umount").arg("-f").arg(&*m).status();
+    }
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    m.end_well();
 }

@@ -59,7 +59,7 @@ impl Filesystem for WritingAdapter {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.reading.answer("lookup", || {
-            let found = self.reading.find(parent, name.as_bytes());
+            let found = self.find(parent, name.as_bytes());
             match found
                 .and_then(|found| found.map(|inode| self.referenced_entry(inode)).transpose())
             {
@@ -335,13 +335,15 @@ impl Filesystem for WritingAdapter {
         data: &[u8],
         write_flags: WriteFlags,
         flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         self.answer_change("write", || {
             let inode = self.inode(node);
-            // A write from the cache carries the flags of any open handle.
-            let is_direct = is_direct(flags) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+            // Only a write past the cache has a lock owner. The open flags don't tell: fcntl(2) can set
+            // O_DIRECT while a write into the cache is on its way, and its pages are locked until the
+            // answer. A notification before the answer would wait for them forever.
+            let is_direct = is_direct(flags) && lock_owner.is_some();
             if !is_direct {
                 self.references.note_pages(inode);
             }
