@@ -15,7 +15,7 @@ use super::unmount::find;
 /// The options that a remount changes; `None` keeps an option.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Remount {
-    /// Whether the mount can be written.
+    /// Read-only or read-write.
     pub direction: Option<Direction>,
     /// The effect of set-user-ID and set-group-ID bits.
     pub suid: Option<Effect>,
@@ -34,8 +34,8 @@ pub struct Remount {
 ///
 /// # Errors
 /// Fails with `Invalid` if something else or nothing is mounted there; with `Unsupported` if a
-/// mount whose image is open read-only shall become writable; with `Locked` if files are open for
-/// writing on a mount that shall become read-only; and with `Denied` without root.
+/// mount whose image is open read-only would become writable; with `Locked` if files are open for
+/// writing on a mount that would become read-only; and with `Denied` without root.
 pub fn remount(mountpoint: &Path, changes: Remount) -> Result<()> {
     let mount = find(mountpoint).map_err(|error| error.in_file(mountpoint))?;
     change(&mount, changes).map_err(|error| error.in_file(mountpoint))
