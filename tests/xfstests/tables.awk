@@ -107,7 +107,7 @@ function only_diskfs(i, number, failing, absent) {
         if (result[number, "diskfs"] == "pass" && result[number, "fuse2fs"] == "notrun")
             absent = absent " " number
     }
-    print "\nfuse2fs fails:\n"
+    print "\nfuse2fs fails, or does not end:\n"
     wrapped(failing)
     print "\nfuse2fs lacks what the test needs:\n"
     wrapped(absent)
