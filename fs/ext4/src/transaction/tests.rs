@@ -172,7 +172,7 @@ fn one_commits_and_the_others_wait() {
     assert!(turn.is_some());
     thread::scope(|scope| {
         let same = scope.spawn(move || transactions.wait_until_durable(id).unwrap().is_some());
-        commit(&transactions).unwrap();
+        commit(transactions).unwrap();
         assert!(!same.join().unwrap());
         // The next transaction waits until the turn is given back.
         transactions.note_changed(FsBlock(6));
