@@ -36,12 +36,13 @@ use std::fmt;
 use std::sync::{Arc, mpsc};
 
 use diskfs_block::{Error, ErrorKind, Result};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::stream::{Connection, Stream};
 use catalog::Exports;
 use listener::Accepting;
+use session::Threads;
 
 pub use catalog::Catalog;
 pub use export::{BlockSizes, Export, MetaContext, Status};
@@ -58,10 +59,7 @@ struct Shared {
     /// One permit for each connection that may begin.
     connections: Arc<Semaphore>,
     stop: watch::Sender<bool>,
-    /// The threads that call the devices.
-    pool: Handle,
-    /// The permits of busy-polling.
-    polls: Arc<Semaphore>,
+    threads: Threads,
 }
 
 impl Shared {
@@ -111,8 +109,7 @@ impl Server {
             options,
             stop: watch::Sender::new(false),
             gone: watch::Sender::new(0),
-            pool: runtime.handle().clone(),
-            polls: busy_poll::permits(),
+            threads: Threads::new(runtime.handle().clone()),
         });
         Ok(Self {
             shared,
@@ -298,8 +295,7 @@ async fn serve_stream(
     let stopped = async move {
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let threads = (shared.pool.clone(), Arc::clone(&shared.polls));
-    session::serve(negotiated, options, threads, stopped).await
+    session::serve(negotiated, options, shared.threads.clone(), stopped).await
 }
 
 /// A session of a server, for the fuzzers.
@@ -323,10 +319,7 @@ pub(crate) mod testing {
             return Ok(());
         };
         let stop = std::future::pending();
-        let threads = (
-            tokio::runtime::Handle::current(),
-            super::busy_poll::permits(),
-        );
+        let threads = super::Threads::new(tokio::runtime::Handle::current());
         session::serve(negotiated, options, threads, stop).await
     }
 }

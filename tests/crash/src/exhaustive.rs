@@ -131,7 +131,7 @@ impl AddAssign for Found {
 pub enum States {
     /// All from the first element on.
     All,
-    /// Those that no shorter sequence has: until the last call is made, all is as in the sequence
+    /// States that no shorter sequence has: until the last call is made, all is as in the sequence
     /// without it.
     New,
 }

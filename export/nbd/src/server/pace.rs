@@ -15,8 +15,8 @@ use crate::protocol::{Command, CommandFlags};
 const MAX_BYTES: u64 = 1 << 20;
 const QUICK: Duration = Duration::from_millis(1);
 
-/// The same of one of many: a copy from the page cache takes a tenth of the time, a disk takes
-/// longer.
+/// Length and time of one request of many: a copy from the page cache takes a tenth of the time, a
+/// disk takes longer.
 const MAX_BYTES_OF_MANY: u64 = 64 << 10;
 const QUICK_OF_MANY: Duration = Duration::from_micros(50);
 

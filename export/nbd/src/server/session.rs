@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Answer;
-use super::busy_poll::BusyPoll;
+use super::busy_poll::{self, BusyPoll};
 use super::export::Export;
 use super::handshake::{BUFFER_BYTES, Negotiated};
 use super::job::{Job, check};
@@ -22,6 +22,25 @@ use crate::protocol::{
     Request, StatusFilter, Violation,
 };
 use crate::stream::{Buffer, Buffers, Outbox};
+
+/// The threads of all connections.
+#[derive(Debug, Clone)]
+pub(super) struct Threads {
+    /// The threads that call the devices.
+    pub(super) pool: Handle,
+    /// The permits of the connections that busy-poll.
+    pub(super) polls: Arc<Semaphore>,
+}
+
+impl Threads {
+    /// Returns the threads with this pool.
+    pub(super) fn new(pool: Handle) -> Self {
+        Self {
+            pool,
+            polls: busy_poll::permits(),
+        }
+    }
+}
 
 /// The connection of a client that uses an export.
 struct Session {
@@ -41,19 +60,18 @@ struct Session {
     pace_of_one: Pace,
     /// The pace of the others.
     pace_of_many: Pace,
-    pool: Handle,
-    /// The permits of busy-polling, of all connections.
-    polls: Arc<Semaphore>,
+    threads: Threads,
     max_requests: usize,
 }
 
 /// Serves the requests of a client, until it disconnects or `stop` is done. The requests in
 /// progress are completed. Later ones are answered with `NBD_ESHUTDOWN` meanwhile, and for
-/// [`Options::farewell_time`] afterwards. Requests that may wait for the device are done by `pool`.
+/// [`Options::farewell_time`] afterwards. Requests that may wait for the device are done by the pool
+/// of `threads`.
 pub(super) async fn serve(
     negotiated: Negotiated,
     options: &Options,
-    (pool, polls): (Handle, Arc<Semaphore>),
+    threads: Threads,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     // What the client sent behind its last option is already in the buffer.
@@ -73,8 +91,7 @@ pub(super) async fn serve(
         bytes: Arc::new(Semaphore::new(options.max_request_bytes)),
         pace_of_one: Pace::of_one(),
         pace_of_many: Pace::of_many(),
-        pool,
-        polls,
+        threads,
         max_requests: options.max_requests,
     };
     let reading = async {
@@ -109,7 +126,7 @@ impl Session {
         let len = Request::bytes(self.headers);
         let mut header = [0; 32];
         let header = header.get_mut(..len).unwrap_or_default();
-        let mut busy_poll = BusyPoll::new(Arc::clone(&self.polls));
+        let mut busy_poll = BusyPoll::new(Arc::clone(&self.threads.polls));
         loop {
             let answered = self.is_idle().then(Instant::now);
             busy_poll.wait(stream, answered).await;
@@ -255,7 +272,7 @@ impl Session {
         if is_quick {
             pace.time(work);
         } else {
-            self.pool.spawn_blocking(work);
+            self.threads.pool.spawn_blocking(work);
         }
     }
 
