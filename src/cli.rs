@@ -186,86 +186,109 @@ pub(crate) enum ProgressMode {
     None,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Info(info::Info),
-    Inspect(inspect::Inspect),
-    Log(log::Log),
-    Df(df::Df),
-    Du(du::Du),
-    Diff(diff::Diff),
-    Deploy(deploy::Deploy),
-    Grep(grep::Grep),
-    Ls(ls::Ls),
-    Tree(tree::Tree),
-    Find(find::Find),
-    Stat(stat::Stat),
-    Cat(cat::Cat),
-    #[cfg(feature = "fuse")]
-    Mount(mount::Mount),
-    #[cfg(feature = "fuse")]
-    Umount(umount::Umount),
-    #[cfg(feature = "fuse")]
-    Wait(wait::Wait),
-    #[cfg(feature = "export")]
-    Export(export::Export),
-    #[cfg(feature = "nbd")]
-    Hotplug(hotplug::HotplugArgs),
-    #[cfg(feature = "serve")]
-    Serve(serve::ServeArgs),
-    Create(create::Create),
-    Backup(backup::Backup),
-    Bench(bench::Bench),
-    Convert(convert::Convert),
-    #[cfg(feature = "objects")]
-    Fetch(fetch::Fetch),
-    #[cfg(feature = "objects")]
-    Import(import::Import),
-    Compare(compare::Compare),
-    Map(map::Map),
-    Measure(measure::Measure),
-    Oci(oci::OciArgs),
-    Build(Box<build::Build>),
-    Mkfs(mkfs::Mkfs),
-    Check(check::Check),
-    Validate(validate::Validate),
-    Resize(resize::Resize),
-    Sparsify(sparsify::Sparsify),
-    Rebase(rebase::Rebase),
-    Commit(commit::Commit),
-    Snapshot(snapshot::SnapshotArgs),
-    Bitmap(bitmap::BitmapArgs),
-    Amend(amend::AmendArgs),
-    Partition(partition::PartitionArgs),
-    Seed(seed::SeedArgs),
-    Cp(cp::Cp),
-    Tar(tar::Tar),
-    TarIn(tar_in::TarIn),
-    Xattr(xattr::Xattr),
-    Write(write::Write),
-    Truncate(truncate::Truncate),
-    Touch(touch::Touch),
-    Rm(rm::Rm),
-    Mv(mv::Mv),
-    Mkdir(mkdir::Mkdir),
-    Ln(ln::Ln),
-    Edit(edit::Edit),
-    Chown(chown::Chown),
-    Chmod(chmod::Chmod),
-    Hash(hash::Hash),
-    Uefi(uefi::Uefi),
-    #[cfg(feature = "microvm")]
-    Appliance(appliance::ApplianceArgs),
-    #[cfg(feature = "microvm")]
-    Run(run::Run),
-    Demo(demo::Demo),
-    Completions(complete::Completions),
-    #[command(hide = true)]
-    Complete(complete::Complete),
-    Man(man::Man),
-    #[command(hide = true)]
-    Options(Box<help::CommonOptions>),
-    Schema(schema::Schema),
+/// Defines the enum of all commands.
+macro_rules! commands {
+    ($(#[$attribute:meta])* $name:ident) => {
+        #[derive(Debug, Subcommand)]
+        $(#[$attribute])*
+        enum $name {
+            Info(info::Info),
+            Inspect(inspect::Inspect),
+            Log(log::Log),
+            Df(df::Df),
+            Du(du::Du),
+            Diff(diff::Diff),
+            Deploy(deploy::Deploy),
+            Grep(grep::Grep),
+            Ls(ls::Ls),
+            Tree(tree::Tree),
+            Find(find::Find),
+            Stat(stat::Stat),
+            Cat(cat::Cat),
+            #[cfg(feature = "fuse")]
+            Mount(mount::Mount),
+            #[cfg(feature = "fuse")]
+            Umount(umount::Umount),
+            #[cfg(feature = "fuse")]
+            Wait(wait::Wait),
+            #[cfg(feature = "export")]
+            Export(export::Export),
+            #[cfg(feature = "nbd")]
+            Hotplug(hotplug::HotplugArgs),
+            #[cfg(feature = "serve")]
+            Serve(serve::ServeArgs),
+            Create(create::Create),
+            Backup(backup::Backup),
+            Bench(bench::Bench),
+            Convert(convert::Convert),
+            #[cfg(feature = "objects")]
+            Fetch(fetch::Fetch),
+            #[cfg(feature = "objects")]
+            Import(import::Import),
+            Compare(compare::Compare),
+            Map(map::Map),
+            Measure(measure::Measure),
+            Oci(oci::OciArgs),
+            Build(Box<build::Build>),
+            Mkfs(mkfs::Mkfs),
+            Check(check::Check),
+            Validate(validate::Validate),
+            Resize(resize::Resize),
+            Sparsify(sparsify::Sparsify),
+            Rebase(rebase::Rebase),
+            Commit(commit::Commit),
+            Snapshot(snapshot::SnapshotArgs),
+            Bitmap(bitmap::BitmapArgs),
+            Amend(amend::AmendArgs),
+            Partition(partition::PartitionArgs),
+            Seed(seed::SeedArgs),
+            Cp(cp::Cp),
+            Tar(tar::Tar),
+            TarIn(tar_in::TarIn),
+            Xattr(xattr::Xattr),
+            Write(write::Write),
+            Truncate(truncate::Truncate),
+            Touch(touch::Touch),
+            Rm(rm::Rm),
+            Mv(mv::Mv),
+            Mkdir(mkdir::Mkdir),
+            Ln(ln::Ln),
+            Edit(edit::Edit),
+            Chown(chown::Chown),
+            Chmod(chmod::Chmod),
+            Hash(hash::Hash),
+            Uefi(uefi::Uefi),
+            #[cfg(feature = "microvm")]
+            Appliance(appliance::ApplianceArgs),
+            #[cfg(feature = "microvm")]
+            Run(run::Run),
+            Demo(demo::Demo),
+            Completions(complete::Completions),
+            #[command(hide = true)]
+            Complete(complete::Complete),
+            Man(man::Man),
+            #[command(hide = true)]
+            Options(Box<help::CommonOptions>),
+            Schema(schema::Schema),
+        }
+    };
+}
+
+commands!(Command);
+commands! {
+    #[command(defer = true)]
+    DeferredCommand
+}
+
+/// Returns clap's definition for parsing alone, without help: a command gets its options when it is
+/// named. To make those of all commands would take half of the time of a short command.
+pub(crate) fn parser() -> clap::Command {
+    let program = GlobalArgs::augment_args(clap::Command::new("diskfs"));
+    let program = DeferredCommand::augment_subcommands(program.subcommand_required(true));
+    // Its own --verbose must be there before clap passes the global one on.
+    program.mut_subcommand("grep", |_| {
+        grep::Grep::augment_args(clap::Command::new("grep"))
+    })
 }
 
 impl Command {

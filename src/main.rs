@@ -47,9 +47,12 @@ fn run(words: &[OsString]) -> u8 {
     if version::is_answered(words) {
         return 0;
     }
-    let matches = cli::definition().try_get_matches_from(words);
-    let parsed = matches.and_then(|matches| cli::Cli::from_arg_matches(&matches));
-    match parsed {
+    let parse = |definition: clap::Command| {
+        let matches = definition.try_get_matches_from(words)?;
+        cli::Cli::from_arg_matches(&matches)
+    };
+    // The messages and the help are those of the whole definition.
+    match parse(cli::parser()).or_else(|_| parse(cli::definition())) {
         Ok(args) => cli::run(&args),
         Err(error) => cli::refuse(&error, words),
     }

@@ -207,6 +207,8 @@ fn groups(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -225,5 +227,40 @@ mod tests {
                 .unwrap_or_default();
             assert!(!about.is_empty() && about.len() <= 66, "{name}: `{about}`");
         }
+    }
+
+    #[test]
+    fn the_parser_has_the_same_commands_and_options() {
+        let [mut whole, mut parser] = [command(), crate::cli::parser()];
+        whole.build();
+        parser.build();
+        let (whole, parser) = (arguments(&whole), arguments(&parser));
+        let missing: Vec<_> = whole.difference(&parser).collect();
+        // The parser leaves the version to the whole definition.
+        let [version] = &*missing else {
+            panic!("missing: {missing:#?}");
+        };
+        assert!(version.contains("\"version\""), "{version}");
+        assert!(parser.is_subset(&whole));
+    }
+
+    /// Returns the arguments of the command and of those below it, without their help.
+    fn arguments(command: &Command) -> BTreeSet<String> {
+        let below = command.get_subcommands().flat_map(|below| {
+            let all = below.get_all_aliases().chain([below.get_name()]);
+            let names: Vec<_> = all.collect();
+            let name = names.join(", ");
+            let inner = arguments(below);
+            inner.into_iter().map(move |it| format!("{name}: {it}"))
+        });
+        let own = command.get_arguments().map(|argument| {
+            let argument = argument.clone().display_order(0).help_heading("");
+            let argument = argument.help("").long_help("");
+            format!(
+                "{:?}",
+                argument.hide_short_help(false).hide_long_help(false)
+            )
+        });
+        own.chain(below).collect()
     }
 }
