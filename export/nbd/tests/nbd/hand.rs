@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+/// A length of requests that are never done at once, on the connection's thread.
+pub(crate) const LONG_BYTES: u32 = (1 << 20) + 512;
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const WRITE_ZEROES: u16 = 6;
