@@ -2,7 +2,7 @@
 
 use diskfs_image::{BitmapState, Compression, Format, Image, OpenOptions};
 
-use crate::tools::{have_qemu, run};
+use crate::tools::{create, have_qemu, run};
 
 #[test]
 fn snapshots_and_bitmaps_are_listed() {
@@ -12,17 +12,7 @@ fn snapshots_and_bitmaps_are_listed() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let options = "compression_type=zstd,extended_l2=on,refcount_bits=32,lazy_refcounts=on";
-    let args = [
-        "create",
-        "-q",
-        "-f",
-        "qcow2",
-        "-o",
-        options,
-        "disk.qcow2",
-        "8M",
-    ];
-    run(dir, "qemu-img", &args);
+    create(dir, options, "8M");
     run(
         dir,
         "qemu-img",

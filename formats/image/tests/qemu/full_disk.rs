@@ -10,7 +10,7 @@ use diskfs_image::{Format, Image, OpenOptions, ResizeOptions, WritableImage, res
 
 use crate::case::Case;
 use crate::model::{Model, Step, content, is_clean, open};
-use crate::tools::{Random, converted, have_qemu, run, try_run};
+use crate::tools::{Random, converted, create, have_qemu, run, try_run};
 
 /// A tmpfs of 4 MiB, which is unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
@@ -48,17 +48,7 @@ fn a_full_disk() {
     let dir = disk.path();
     for cluster in ["512", "65536", "256k"] {
         let options = format!("cluster_size={cluster}");
-        let args = [
-            "create",
-            "-q",
-            "-f",
-            "qcow2",
-            "-o",
-            &options,
-            "disk.qcow2",
-            "16M",
-        ];
-        run(dir, "qemu-img", &args);
+        create(dir, &options, "16M");
         let image = open(dir, "disk.qcow2");
         let device = image.device();
         let mut model = Model::new(vec![0; 16 << 20], true);
@@ -192,12 +182,7 @@ fn a_resize_on_a_full_disk() {
     let dir = disk.path();
     for cluster in ["512", "65536"] {
         let options = format!("cluster_size={cluster}");
-        let args = ["create", "-q", "-f", "qcow2", "-o", &options];
-        run(
-            dir,
-            "qemu-img",
-            &[&args[..], &["disk.qcow2", "1M"]].concat(),
-        );
+        create(dir, &options, "1M");
         run(dir, "qemu-io", &["-c", "write -P 7 0 1M", "disk.qcow2"]);
         let used = || std::fs::metadata(dir.join("disk.qcow2")).unwrap().blocks() * 512;
         let how = ResizeOptions {

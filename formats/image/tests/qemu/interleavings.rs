@@ -14,7 +14,7 @@ use diskfs_image::WritableImage;
 
 use crate::encryption::options;
 use crate::model::{content, is_clean};
-use crate::tools::{converted, have_qemu, number, run};
+use crate::tools::{converted, create, have_qemu, number};
 
 const CLUSTER: u64 = 512;
 /// The size of the guest's disk: its clusters fill the refcount table of one cluster, which has 64
@@ -147,17 +147,7 @@ fn nearly_full() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let how = "cluster_size=512,refcount_bits=64";
     let size = (CLUSTERS * CLUSTER).to_string();
-    let args = [
-        "create",
-        "-q",
-        "-f",
-        "qcow2",
-        "-o",
-        how,
-        "disk.qcow2",
-        &size,
-    ];
-    run(dir.path(), "qemu-img", &args);
+    create(dir.path(), how, &size);
     let path = dir.path().join("disk.qcow2");
     let image = WritableImage::open(&path, &options()).unwrap();
     let disk = image.device();

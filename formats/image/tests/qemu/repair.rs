@@ -6,7 +6,7 @@ use diskfs_image::{OpenOptions, WritableImage};
 
 use crate::case::{Backing, Case};
 use crate::model::{Model, Step, is_clean, open};
-use crate::tools::{Random, converted, have_qemu, run, try_run};
+use crate::tools::{Random, converted, create, have_qemu, try_run};
 
 fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap())
@@ -26,17 +26,7 @@ fn after_lazy_refcounts() {
     let dir = dir.path();
     for size in ["512", "65536"] {
         let options = format!("lazy_refcounts=on,cluster_size={size}");
-        let args = [
-            "create",
-            "-q",
-            "-f",
-            "qcow2",
-            "-o",
-            &options,
-            "disk.qcow2",
-            "4M",
-        ];
-        run(dir, "qemu-img", &args);
+        create(dir, &options, "4M");
         let commands = ["-c", "write -P 7 100k 1M", "-c", "flush", "-c", "abort"];
         try_run(dir, "qemu-io", &[&commands[..], &["disk.qcow2"]].concat());
         assert!(is_dirty(dir));

@@ -9,7 +9,7 @@ use diskfs_image::{Gate, OpenOptions, ResizeOptions, Resized, Shrink, resize};
 use crate::case::{Case, DataFile};
 use crate::encryption::options;
 use crate::model::{Model, Step, is_clean, open, qemu_writes};
-use crate::tools::{Random, converted, have_qemu, number, run, try_run};
+use crate::tools::{Random, converted, create, have_qemu, number, run, try_run};
 
 const SHRINK: ResizeOptions = ResizeOptions {
     shrink: Shrink::Allowed,
@@ -143,20 +143,6 @@ fn random_combinations() {
     }
 }
 
-fn make(dir: &Path, options: &str, size: &str) {
-    let args = [
-        "create",
-        "-q",
-        "-f",
-        "qcow2",
-        "-o",
-        options,
-        "disk.qcow2",
-        size,
-    ];
-    run(dir, "qemu-img", &args);
-}
-
 /// The L1 table needs many clusters, and these need new refcount blocks and a longer refcount
 /// table.
 #[test]
@@ -178,7 +164,7 @@ fn long_l1_tables() {
         ),
         ("extended_l2=on", [1 << 30, 1 << 40, 1 << 44, 1 << 46]),
     ] {
-        make(dir, options, "1M");
+        create(dir, options, "1M");
         run(dir, "qemu-io", &["-c", "write -P 7 0 1M", "disk.qcow2"]);
         for size in sizes {
             to_size(dir, size, ResizeOptions::default()).unwrap();
@@ -207,7 +193,7 @@ fn a_longer_backing_file() {
     let dir = dir.path();
     std::fs::write(dir.join("base"), vec![5; 3 << 20]).unwrap();
     for options in ["compat=1.1", "compat=0.10", "extended_l2=on"] {
-        make(
+        create(
             dir,
             &format!("{options},backing_file=base,backing_fmt=raw"),
             "1000k",
@@ -229,7 +215,7 @@ fn a_shrunk_disk_has_no_rest() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    make(dir, "compat=1.1", "1M");
+    create(dir, "compat=1.1", "1M");
     run(dir, "qemu-io", &["-c", "write -P 1 0 1M", "disk.qcow2"]);
     let refused = to_size(dir, 1000 << 10, ResizeOptions::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
@@ -255,7 +241,7 @@ fn bitmaps() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    make(dir, "compat=1.1", "1M");
+    create(dir, "compat=1.1", "1M");
     run(dir, "qemu-img", &["bitmap", "--add", "disk.qcow2", "b"]);
     to_size(dir, 20 << 20, ResizeOptions::default()).unwrap();
     is_clean(dir, "disk.qcow2");

@@ -38,6 +38,21 @@ pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
     until_measured(|| start(&mut command).wait_with_output()).unwrap()
 }
 
+/// Creates `disk.qcow2` in `dir` by qemu-img.
+pub(crate) fn create(dir: &Path, options: &str, size: &str) {
+    let args = [
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        "-o",
+        options,
+        "disk.qcow2",
+        size,
+    ];
+    run(dir, "qemu-img", &args);
+}
+
 /// Runs a program in `dir`, which must succeed, and returns its standard output.
 pub(crate) fn run(dir: &Path, program: &str, args: &[&str]) -> String {
     let output = try_run(dir, program, args);
