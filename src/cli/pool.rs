@@ -1,10 +1,11 @@
 //! Parallel work on several things, with results in order.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
+
+use diskfs::block::processors;
 
 /// The maximum number of things that are being worked on or wait for an earlier one. It bounds the
 /// memory for results if one thing takes long.
@@ -15,9 +16,7 @@ const MAX_DEFAULT_THREADS: usize = 8;
 
 /// Returns the default number of threads: one per processor, up to the maximum.
 pub(crate) fn default_threads() -> usize {
-    thread::available_parallelism()
-        .map_or(1, NonZero::get)
-        .min(MAX_DEFAULT_THREADS)
+    processors().get().min(MAX_DEFAULT_THREADS)
 }
 
 /// Calls `work` for each of `things` in `threads` threads, and passes the results to `report` in

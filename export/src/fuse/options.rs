@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use diskfs_block::processors;
 use diskfs_vfs::FileType;
 
 use super::host::{DirectHost, Host};
@@ -115,11 +116,8 @@ const FEWEST_THREADS_BY_DEFAULT: usize = 2;
 impl Options {
     pub(super) fn thread_count(&self) -> usize {
         let by_cores = || {
-            std::thread::available_parallelism().map_or(FEWEST_THREADS_BY_DEFAULT, |cores| {
-                cores
-                    .get()
-                    .clamp(FEWEST_THREADS_BY_DEFAULT, MOST_THREADS_BY_DEFAULT)
-            })
+            let one_each = processors().get();
+            one_each.clamp(FEWEST_THREADS_BY_DEFAULT, MOST_THREADS_BY_DEFAULT)
         };
         self.threads.map_or_else(by_cores, NonZeroUsize::get)
     }

@@ -12,11 +12,11 @@
 
 use std::fs::File;
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use diskfs_block::processors;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The longest busy-poll for the next request. The program that got the answer must be scheduled
@@ -80,10 +80,11 @@ impl WaitState {
 
 impl RequestWaiter {
     pub(super) fn new(device: &File, threads: usize) -> io::Result<Self> {
-        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let now = Instant::now();
         Ok(Self {
-            device: (processors > 1).then(|| device.try_clone()).transpose()?,
+            device: (processors().get() > 1)
+                .then(|| device.try_clone())
+                .transpose()?,
             state: Mutex::new(WaitState {
                 at_queue: threads,
                 away: 0,

@@ -26,9 +26,10 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result, check_cancelled};
+use diskfs_block::{
+    BlockRead, BlockWrite, Error, ErrorKind, File, Result, check_cancelled, processors,
+};
 use uuid::Uuid;
 
 use crate::bitmaps::BitmapSet;
@@ -121,7 +122,6 @@ impl ConvertOptions {
     }
 
     fn threads(&self) -> NonZeroUsize {
-        let processors = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.threads.unwrap_or_else(processors);
         NonZeroUsize::new(THREADS_MAX).map_or(threads, |max| threads.min(max))
     }

@@ -44,7 +44,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use diskfs_block::BlockRead;
+use diskfs_block::{BlockRead, processors};
 
 use crate::allocator::Geometry;
 use crate::block::FsBlock;
@@ -136,7 +136,7 @@ pub fn check(
 
 fn thread_count(options: &CheckOptions) -> usize {
     match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, |count| count.get().min(THREADS_MAX)),
+        0 => processors().get().min(THREADS_MAX),
         count => count,
     }
 }

@@ -5,13 +5,13 @@
 //! machine that costs more than a read from the page cache. So the thread busy-polls for a short
 //! time, as long as that has found requests and no other process wants the processor.
 
-use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use diskfs_block::processors;
 use tokio::io::AsyncBufRead;
 use tokio::sync::Semaphore;
 
@@ -31,8 +31,7 @@ const BACK_TO_BACK_MIN: u32 = 4;
 /// Returns the permits of the connections of a server: half of the processors may poll. With a single
 /// one, busy-polling would keep the client from asking.
 pub(super) fn permits() -> Arc<Semaphore> {
-    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    Arc::new(Semaphore::new(processors / 2))
+    Arc::new(Semaphore::new(processors().get() / 2))
 }
 
 /// The choice of one connection between busy-polling and sleeping.

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use diskfs_block::processors;
+
 /// The largest number of threads. More would contend for the caches and for memory.
 const THREADS_MAX: usize = 8;
 /// The largest number of waiting jobs. Jobs are hints: the reader itself does what does not fit.
@@ -20,7 +22,6 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Workers {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    threads_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -74,11 +75,9 @@ impl Shared {
 
 impl Workers {
     pub(crate) fn new() -> Self {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
         Self {
             shared: Arc::default(),
             threads: Mutex::default(),
-            threads_max: processors.min(THREADS_MAX),
         }
     }
 
@@ -100,7 +99,7 @@ impl Workers {
 
     fn start_thread(&self) {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if threads.len() >= self.threads_max {
+        if threads.len() >= processors().get().min(THREADS_MAX) {
             return;
         }
         let shared = Arc::clone(&self.shared);
