@@ -55,8 +55,7 @@ fn states_of<'a>(
     open: &'a [Event],
     random: &mut u64,
 ) -> impl Iterator<Item = CrashState<'a>> + use<'a> {
-    let states = fates(open, random).into_iter();
-    states.map(move |fates| CrashState {
+    fates(open, random).map(move |fates| CrashState {
         durable,
         open,
         fates,
@@ -104,21 +103,20 @@ impl fmt::Display for CrashState<'_> {
 }
 
 /// Returns the fates of the open writes in each state, each up to the last write that is there.
-fn fates(open: &[Event], random: &mut u64) -> Vec<Vec<Fate>> {
-    let mut states = Vec::new();
-    for mut kept in subsets(open.len(), random) {
-        while kept.pop_if(|is_kept| !*is_kept).is_some() {}
-        let Some((_, before)) = kept.split_last() else {
-            continue;
-        };
-        let fate = |is_kept: &bool| if *is_kept { Fate::Kept } else { Fate::Lost };
-        let last = open.get(before.len()).map(last_fates).unwrap_or_default();
-        states.extend(last.into_iter().map(|last| {
-            let before = before.iter().map(fate);
-            before.chain([last]).collect()
-        }));
-    }
-    states
+/// Only one state's fates are in memory at a time: a thousand writes have thousands of states.
+fn fates<'a>(open: &'a [Event], random: &mut u64) -> impl Iterator<Item = Vec<Fate>> + use<'a> {
+    subsets(open.len(), random)
+        .into_iter()
+        .flat_map(|mut kept| {
+            while kept.pop_if(|is_kept| !*is_kept).is_some() {}
+            // The last write that is there has several fates.
+            let last = kept.pop().and_then(|_| open.get(kept.len()));
+            let last = last.map(last_fates).unwrap_or_default();
+            last.into_iter().map(move |last| {
+                let fate = |is_kept: &bool| if *is_kept { Fate::Kept } else { Fate::Lost };
+                kept.iter().map(fate).chain([last]).collect()
+            })
+        })
 }
 
 /// Returns choices of the writes that are done, each once.
@@ -174,7 +172,8 @@ mod tests {
 
     #[test]
     fn each_subset_of_few_writes_is_tried_whole_and_torn() {
-        let found = fates(&writes(3), &mut 1);
+        let open = writes(3);
+        let found: Vec<_> = fates(&open, &mut 1).collect();
         // Seven subsets that are not empty, each whole and torn once.
         assert_eq!(found.len(), 14);
         let torn = Fate::Torn { keep_bytes: 512 };
@@ -184,12 +183,13 @@ mod tests {
             .collect();
         assert_eq!(whole.len(), 7);
         assert!(whole.iter().all(|fates| fates.last() == Some(&Fate::Kept)));
-        assert_eq!(fates(&[], &mut 1), Vec::<Vec<Fate>>::new());
+        assert_eq!(fates(&[], &mut 1).count(), 0);
     }
 
     #[test]
     fn of_many_writes_each_is_lost_alone_and_kept_alone() {
-        let found = fates(&writes(20), &mut 1);
+        let open = writes(20);
+        let found: Vec<_> = fates(&open, &mut 1).collect();
         for at in 0..20 {
             let mut alone = vec![Fate::Lost; at];
             alone.push(Fate::Kept);
