@@ -22,7 +22,9 @@ use serde::de::DeserializeOwned;
 /// names of 255 bytes.
 const MESSAGE_MAX_BYTES: usize = 256 << 10;
 const HEADER_BYTES: usize = 12;
-/// The number of bytes to receive at once.
+/// The number of bytes to receive of a frame at first: most frames are shorter.
+const FIRST_BYTES: usize = 4 << 10;
+/// The number of bytes to receive at once of a frame that is longer.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A received frame.
@@ -127,7 +129,12 @@ impl Incoming {
     /// if nothing has arrived on a non-blocking socket.
     pub(crate) fn receive(&mut self, socket: impl AsFd) -> io::Result<bool> {
         let old_len = self.buffer.len();
-        self.buffer.resize(old_len.saturating_add(PIECE_BYTES), 0);
+        let piece_len = if old_len == 0 {
+            FIRST_BYTES
+        } else {
+            PIECE_BYTES
+        };
+        self.buffer.resize(old_len.saturating_add(piece_len), 0);
         let result = self.receive_into(socket, old_len);
         let count = *result.as_ref().unwrap_or(&0);
         self.buffer.truncate(old_len.saturating_add(count));
