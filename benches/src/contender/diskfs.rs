@@ -209,6 +209,22 @@ impl Contender for Diskfs {
                 command = self.subcommand("sparsify");
                 command.arg(image);
             }
+            Making::Unpacked { image, archive } => {
+                command = self.command("tar-in", image, "/");
+                command.arg("--file").arg(archive);
+            }
+            Making::Copied { image, directory } => {
+                command = self.subcommand("cp");
+                command.arg("-a").arg(directory.join("."));
+                command.arg(format!("{}:/", image.display()));
+            }
+            Making::Removed { image, names } => {
+                command = self.subcommand("rm");
+                let paths = names
+                    .iter()
+                    .map(|name| format!("{}:/{name}", image.display()));
+                command.arg("-r").args(paths);
+            }
         }
         Some(command)
     }

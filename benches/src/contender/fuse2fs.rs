@@ -76,7 +76,10 @@ impl Contender for Fuse2fs {
                 script(text, &[image, size.as_ref()])
             }
             Making::Checked { .. } => script("e2fsck -fn \"$0\"", &[image]),
-            Making::Sparsified { .. } => return None,
+            Making::Sparsified { .. }
+            | Making::Unpacked { .. }
+            | Making::Copied { .. }
+            | Making::Removed { .. } => return None,
         };
         Some(command)
     }

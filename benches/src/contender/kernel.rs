@@ -1,5 +1,6 @@
 //! The kernel's own driver on a loop device: the contender that all others are compared with.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,6 +10,18 @@ use super::{Contender, Making, script};
 use crate::filesystem::Filesystem;
 use crate::image::ImageFormat;
 use crate::mount::{Access, Mount, MountPoint};
+
+/// The command that unpacks the archive `$1`.
+const UNPACK: &str = "tar --xattrs --acls -xpf \"$1\" -C \"$dir\"";
+
+/// Returns a script that mounts the image `$0` on `$dir` for a command, and ends when the result is
+/// durable.
+fn mounted(command: &str) -> String {
+    format!(
+        "dir=$(mktemp -d) && mount -o loop \"$0\" \"$dir\" && {{ {command} || failed=1; }} && \
+         umount \"$dir\" && rmdir \"$dir\" && sync \"$0\" && test -z \"$failed\""
+    )
+}
 
 /// The contender `mount -o loop`.
 #[derive(Debug)]
@@ -53,17 +66,23 @@ impl Contender for Kernel {
         let image = making.image().as_os_str();
         match making {
             Making::Filled { archive, .. } => {
-                let text = "truncate -s 8G \"$0\" && mke2fs -q -t ext4 \"$0\" && \
-                    dir=$(mktemp -d) && mount -o loop \"$0\" \"$dir\" && \
-                    { tar --xattrs --acls -xpf \"$1\" -C \"$dir\" || failed=1; } && \
-                    umount \"$dir\" && rmdir \"$dir\" && sync \"$0\" && test -z \"$failed\"";
-                Some(script(text, &[image, archive.as_os_str()]))
+                let unpack = mounted(UNPACK);
+                let text = format!("truncate -s 8G \"$0\" && mke2fs -q -t ext4 \"$0\" && {unpack}");
+                Some(script(&text, &[image, archive.as_os_str()]))
             }
-            Making::Sparsified { .. } => {
-                let text = "dir=$(mktemp -d) && mount -o loop \"$0\" \"$dir\" && \
-                    { fstrim \"$dir\" || failed=1; } && \
-                    umount \"$dir\" && rmdir \"$dir\" && sync \"$0\" && test -z \"$failed\"";
-                Some(script(text, &[image]))
+            Making::Sparsified { .. } => Some(script(&mounted("fstrim \"$dir\""), &[image])),
+            Making::Unpacked { archive, .. } => {
+                Some(script(&mounted(UNPACK), &[image, archive.as_os_str()]))
+            }
+            Making::Copied { directory, .. } => {
+                let text = mounted("cp -a \"$1\"/. \"$dir\"");
+                Some(script(&text, &[image, directory.as_os_str()]))
+            }
+            Making::Removed { names, .. } => {
+                let text = mounted("(cd \"$dir\" && rm -r -- \"$@\")");
+                let names = names.iter().map(OsStr::new);
+                let words: Vec<_> = [image].into_iter().chain(names).collect();
+                Some(script(&text, &words))
             }
             Making::Empty { .. } | Making::Grown { .. } | Making::Checked { .. } => None,
         }

@@ -1,4 +1,5 @@
-//! The jobs of creating, growing and checking a filesystem, each as one command of a contender.
+//! The jobs of creating, filling, growing and checking a filesystem, each as one command of a
+//! contender.
 
 use std::path::Path;
 
@@ -21,6 +22,18 @@ pub(crate) enum Making<'a> {
     Checked { image: &'a Path },
     /// Discards the unused space of a filesystem.
     Sparsified { image: &'a Path },
+    /// Unpacks an archive into the root directory of an image.
+    Unpacked { image: &'a Path, archive: &'a Path },
+    /// Copies the contents of a directory into the root directory of an image.
+    Copied {
+        image: &'a Path,
+        directory: &'a Path,
+    },
+    /// Removes directories of the root directory of an image.
+    Removed {
+        image: &'a Path,
+        names: &'a [&'a str],
+    },
 }
 
 impl<'a> Making<'a> {
@@ -31,7 +44,10 @@ impl<'a> Making<'a> {
             | Self::Filled { image, .. }
             | Self::Grown { image, .. }
             | Self::Checked { image }
-            | Self::Sparsified { image } => image,
+            | Self::Sparsified { image }
+            | Self::Unpacked { image, .. }
+            | Self::Copied { image, .. }
+            | Self::Removed { image, .. } => image,
         }
     }
 }

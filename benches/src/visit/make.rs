@@ -1,4 +1,5 @@
-//! The visit that creates, fills, grows, checks and sparsifies filesystems, as whole processes.
+//! The visit that creates, fills, changes, grows, checks and sparsifies filesystems, as whole
+//! processes.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,9 +21,18 @@ const KEY_GROWN: &str = "make_grown";
 const KEY_CHECKED: &str = "make_checked";
 const KEY_CHECKED_MEMORY: &str = "make_checked_memory";
 const KEY_SPARSIFIED: &str = "make_sparsified";
+const KEY_UNPACKED: &str = "make_unpacked";
+const KEY_COPIED: &str = "make_copied";
+const KEY_REMOVED: &str = "make_removed";
 
 /// The size of the empty filesystem.
 const EMPTY_BYTES: u64 = 1 << 40;
+
+/// The size of the empty filesystem that the tree is unpacked in.
+const ROOMY_BYTES: u64 = 4 << 30;
+
+/// The directories of the tree that are removed: nearly all of its files.
+const REMOVED: &[&str] = &["usr", "etc", "var"];
 
 /// The length of the file that exceeds 2 GiB.
 const LARGE_BYTES: u64 = 3 << 30;
@@ -60,6 +70,14 @@ impl Visit for Make {
                     Mebibytes,
                 ),
                 Row::new(KEY_SPARSIFIED, "the Debian image sparsified", Milliseconds),
+                Row::new(KEY_UNPACKED, "`tar-in` of the Debian tree", Milliseconds).within(0.4),
+                Row::new(
+                    KEY_COPIED,
+                    "`cp -a` of the tree into an image",
+                    Milliseconds,
+                )
+                .within(1.0),
+                Row::new(KEY_REMOVED, "`rm -r` of the tree in an image", Milliseconds).within(0.5),
             ]
         }
     }
@@ -99,6 +117,7 @@ impl Visit for Make {
         bench.copy(&debian)?;
         let sparsified = Making::Sparsified { image };
         measure(contender, &sparsified, record, KEY_SPARSIFIED, None)?;
+        bench.changed(contender, record)?;
         Ok(fs::remove_file(image)?)
     }
 }
@@ -162,6 +181,28 @@ impl Bench {
         File::create(&self.image)?.set_len(EMPTY_BYTES)?;
         let making = Making::Empty { image: &self.image };
         measure(contender, &making, record, KEY_EMPTY, None)
+    }
+
+    /// Unpacks the tree in an empty filesystem, removes it, and copies it to another one.
+    fn changed(&self, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()> {
+        let (image, archive, directory) = (&*self.image, &*self.tree_archive, &*self.tree);
+        let names = REMOVED;
+        self.make_roomy()?;
+        let unpacked = Making::Unpacked { image, archive };
+        measure(contender, &unpacked, record, KEY_UNPACKED, None)?;
+        let removed = Making::Removed { image, names };
+        measure(contender, &removed, record, KEY_REMOVED, None)?;
+        self.make_roomy()?;
+        let copied = Making::Copied { image, directory };
+        measure(contender, &copied, record, KEY_COPIED, None)
+    }
+
+    /// Makes an image with an empty filesystem, with another program than those that are measured.
+    fn make_roomy(&self) -> Result<()> {
+        File::create(&self.image)?.set_len(ROOMY_BYTES)?;
+        let script = "mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 \"$0\" && \
+            sync \"$0\"";
+        run(script, &[&self.image])
     }
 
     fn grown(&self, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()> {
