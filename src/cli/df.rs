@@ -1,7 +1,7 @@
 //! The command `diskfs df`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,6 +15,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
+use super::show::bar::gauge;
 use super::show::json as document;
 use super::show::name::text;
 use super::show::size;
@@ -53,6 +54,12 @@ pub(super) struct Df {
     #[command(flatten)]
     source: SourceArgs,
 }
+
+/// The place of the gauge in a row: after the percentage.
+const GAUGE_COLUMN: usize = 6;
+
+/// The width of a gauge.
+const GAUGE_CELLS: u16 = 10;
 
 /// An image to open, or a file that may be one.
 struct Candidate {
@@ -106,12 +113,34 @@ fn show(args: &Df, images: Vec<Candidate>, session: &mut Session) -> Result<()> 
             )?;
         }
         Output::Text if rows.is_empty() => {}
-        Output::Text => out.write_all(table(args, &rows).as_bytes())?,
+        Output::Text => {
+            let gauges = io::stdout().is_terminal();
+            out.write_all(table(args, &rows, gauges).as_bytes())?;
+        }
     }
     Ok(out.flush()?)
 }
 
 impl Df {
+    /// Returns the total, the free and the available amount.
+    fn figures(&self, s: &Statistics) -> (u64, u64, u64) {
+        if self.inodes {
+            (s.inodes, s.inodes_free, s.inodes_free)
+        } else {
+            (
+                bytes(s.blocks, s),
+                bytes(s.blocks_free, s),
+                bytes(s.blocks_available, s),
+            )
+        }
+    }
+
+    fn gauge(&self, statistics: &Statistics) -> String {
+        let (total, free, available) = self.figures(statistics);
+        let used = total.saturating_sub(free);
+        gauge(used, used.saturating_add(available), GAUGE_CELLS)
+    }
+
     fn images(&self) -> Result<Vec<Candidate>> {
         let listed = |path: &Path, is_named| {
             let images = listed(path)?.into_iter().map(OsString::from);
@@ -193,7 +222,8 @@ fn bytes(blocks: u64, statistics: &Statistics) -> u64 {
     blocks.saturating_mul(u64::from(statistics.block_size))
 }
 
-fn table(args: &Df, rows: &[Row]) -> String {
+/// Lays out the rows, with a gauge of what is used for a terminal.
+fn table(args: &Df, rows: &[Row], gauges: bool) -> String {
     use Align::{Left, Right};
     let heading: &[&str] = match (args.inodes, args.human_readable) {
         (true, _) => &[
@@ -226,20 +256,20 @@ fn table(args: &Df, rows: &[Row]) -> String {
     };
     let mut cells = vec![heading.iter().map(|&cell| cell.to_owned()).collect()];
     cells.extend(rows.iter().map(|row| row_cells(args, row)));
-    lay_out(&[Left, Left, Right, Right, Right, Right, Left], &cells)
+    let mut align = vec![Left, Left, Right, Right, Right, Right, Left];
+    if gauges {
+        align.insert(GAUGE_COLUMN, Left);
+        let gauges = rows.iter().map(|row| args.gauge(&row.statistics));
+        let column = [String::new()].into_iter().chain(gauges);
+        for (row, cell) in cells.iter_mut().zip(column) {
+            row.insert(GAUGE_COLUMN, cell);
+        }
+    }
+    lay_out(&align, &cells)
 }
 
 fn row_cells(args: &Df, row: &Row) -> Vec<String> {
-    let s = &row.statistics;
-    let (total, free, available) = if args.inodes {
-        (s.inodes, s.inodes_free, s.inodes_free)
-    } else {
-        (
-            bytes(s.blocks, s),
-            bytes(s.blocks_free, s),
-            bytes(s.blocks_available, s),
-        )
-    };
+    let (total, free, available) = args.figures(&row.statistics);
     let (used, percent) = usage(total, free, available);
     let show = |number: u64| match (args.human_readable, args.inodes) {
         (true, _) => size::human(number),

@@ -1,5 +1,6 @@
 //! The command `diskfs du`.
 
+mod picture;
 mod tally;
 
 use std::io::Write;
@@ -18,7 +19,11 @@ use super::session::{Located, Output, Session, name_style, shown_path, stdout};
 use super::show::json::{List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::{mode, size};
+use picture::Picture;
 use tally::{CountOnce, Space, Subdirectories, Tally, UsageEntry};
+
+/// The number of levels that a tree shows by default.
+const TREE_DEPTH: usize = 3;
 
 /// Show the disk usage of directories
 #[derive(Debug, Args)]
@@ -26,11 +31,13 @@ use tally::{CountOnce, Space, Subdirectories, Tally, UsageEntry};
 #[command(
     after_help = "The number for a directory is the space allocated for everything below it, in units of 1024 bytes. A
 file with several names is counted only at its first one. Directories are walked in the order of
-names, and a directory is printed after its contents, as du(1) does.
+names, and a directory is printed after its contents, as du(1) does. With --tree the largest come
+first, each with a bar: its share of the operand. The smallest of a directory share one line.
 
 Examples:
   diskfs du -sh disk.qcow2:/usr disk.qcow2:/var
   diskfs du -h -d 1 disk.qcow2
+  diskfs du --tree -d 2 disk.qcow2:/var
   diskfs du -x disk.qcow2 | sort -n | tail
   diskfs du --json -d 2 --exclude '*.log' disk.qcow2:/var"
 )]
@@ -54,6 +61,10 @@ pub(super) struct Du {
     /// Show only what is at most N directories below the operand
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
+
+    /// Draw a tree with bars, the largest directories first [default depth: 3, default units: -h]
+    #[arg(long, conflicts_with_all = ["summarize", "total"])]
+    tree: bool,
 
     /// Show the total on a last line
     #[arg(short = 'c', long)]
@@ -121,20 +132,35 @@ pub(super) fn run(args: &Du, session: &mut Session) -> Result<()> {
             })?;
             list.end_with("total", &Value::Object(space_json(total)))?;
         }
+        Output::Text if args.tree => draw(args, session, &places, &mut out)?,
         Output::Text => {
             let style = name_style(NameStyle::Escaped);
             let total = count(args, session, &places, |place, counted| {
                 let path = shown_path(&places, place, &join(&place.path, &counted.path));
-                write!(out, "{}\t", args.figure(counted.space))?;
+                write!(out, "{}\t", args.format(args.amount(counted.space)))?;
                 out.write_all(&style.show(&path))?;
                 Ok(out.write_all(b"\n")?)
             })?;
             if args.total {
-                writeln!(out, "{}\ttotal", args.figure(total))?;
+                writeln!(out, "{}\ttotal", args.format(args.amount(total)))?;
             }
         }
     }
     Ok(out.flush()?)
+}
+
+/// Draws a tree for each operand.
+fn draw(args: &Du, session: &mut Session, places: &[Located], out: &mut dyn Write) -> Result<()> {
+    let style = name_style(NameStyle::Escaped);
+    let mut picture = Picture::default();
+    count(args, session, places, |place, counted| {
+        let Some(root) = picture.add(counted, args.amount(counted.space)) else {
+            return Ok(());
+        };
+        let name = shown_path(places, place, &place.path);
+        root.draw(out, &name, style, &|amount| args.format(amount))
+    })?;
+    Ok(())
 }
 
 /// Calls `report` for everything that is shown, a directory after its contents. Returns the total.
@@ -211,27 +237,32 @@ impl Du {
     }
 
     fn shows(&self, counted: &UsageEntry) -> bool {
-        let deepest = if self.summarize {
-            Some(0)
-        } else {
-            self.max_depth
+        let deepest = match (self.summarize, self.tree) {
+            (true, _) => Some(0),
+            (false, true) => Some(self.max_depth.unwrap_or(TREE_DEPTH)),
+            (false, false) => self.max_depth,
         };
         let is_wanted = self.all || counted.depth == 0 || counted.is_dir();
         is_wanted && deepest.is_none_or(|deepest| counted.depth <= deepest)
     }
 
-    /// Formats a size in the requested unit.
-    fn figure(&self, space: Space) -> String {
-        let figure = match (self.inodes, self.apparent_size || self.bytes) {
+    /// Returns the requested one of the figures.
+    fn amount(&self, space: Space) -> u64 {
+        match (self.inodes, self.apparent_size || self.bytes) {
             (true, _) => space.inodes,
             (false, true) => space.size_bytes,
             (false, false) => space.allocated_bytes,
-        };
+        }
+    }
+
+    /// Formats a figure in the requested unit.
+    fn format(&self, amount: u64) -> String {
         let is_plain = self.inodes || (self.bytes && !self.kilobytes);
-        match (self.human_readable, is_plain) {
-            (true, _) => size::human(figure),
-            (false, true) => figure.to_string(),
-            (false, false) => figure.div_ceil(1024).to_string(),
+        let is_human = self.human_readable || (self.tree && !self.kilobytes && !is_plain);
+        match (is_human, is_plain) {
+            (true, _) => size::human(amount),
+            (false, true) => amount.to_string(),
+            (false, false) => amount.div_ceil(1024).to_string(),
         }
     }
 }

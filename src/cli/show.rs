@@ -1,5 +1,6 @@
 //! Formatting of names, sizes, times, modes, owners and JSON.
 
+pub(crate) mod bar;
 pub(crate) mod json;
 pub(crate) mod mode;
 pub(crate) mod name;

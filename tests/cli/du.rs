@@ -186,3 +186,24 @@ fn du_goes_on_behind_what_is_not_there() {
     assert!(String::from_utf8_lossy(&run.output.stdout).ends_with("\t/etc\n"));
     assert_eq!(diskfs(&demo, &["du", "-sa", "demo.qcow2"]).failure().0, 2);
 }
+
+#[test]
+fn a_tree_has_the_figures_of_du_and_the_largest_first() {
+    let name = "ext4-directories";
+    let image = image(name);
+    let plain = diskfs(&image, &["du", "-k", "-d", "1", name]).text();
+    let mut figures: Vec<u64> = plain
+        .lines()
+        .map(|line| line.split('\t').next().unwrap().parse().unwrap())
+        .collect();
+    figures.sort_unstable_by(|a, b| b.cmp(a));
+    let tree = diskfs(&image, &["du", "--tree", "-k", "-d", "1", name]).text();
+    let of_line = |line: &str| line.split_whitespace().next().unwrap().parse().unwrap();
+    let drawn: Vec<u64> = tree.lines().map(of_line).collect();
+    // At most 16 entries have a line of their own.
+    let own = drawn.len().min(17);
+    assert_eq!(drawn[..own], figures[..own], "{tree}");
+    let others: u64 = figures[own..].iter().sum();
+    assert_eq!(drawn.get(own).copied().unwrap_or(0), others, "{tree}");
+    assert!(tree.lines().next().unwrap().ends_with(" /"), "{tree}");
+}

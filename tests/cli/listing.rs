@@ -3,7 +3,7 @@
 use diskfs_fixtures::{Tree, escape, expected_tree, image, require};
 use serde_json::json;
 
-use crate::{diskfs, diskfs_in, text_of};
+use crate::{DISKFS, diskfs, diskfs_in, text_of};
 
 #[test]
 fn info_tells_image_partitions_and_filesystems() {
@@ -316,6 +316,32 @@ fn df_tells_what_statfs_tells() {
     assert_eq!(row["inodes_free"], json!(statfs.inodes_free));
     let text = diskfs(&image, &["df", "-i", "ext4-default"]).text();
     assert!(text.contains(&statfs.inodes.to_string()), "{text}");
+}
+
+#[test]
+fn df_draws_gauges_for_terminals_only() {
+    let image = image("ext4-default");
+    let plain = diskfs(&image, &["df", "ext4-default"]).text();
+    assert!(!plain.contains('\u{2595}'), "{plain}");
+    if require("script").is_none() {
+        return;
+    }
+    let output = std::process::Command::new("script")
+        .args(["-qec", &format!("{DISKFS} df ext4-default"), "/dev/null"])
+        .current_dir(image.directory())
+        .output()
+        .unwrap();
+    let drawn = String::from_utf8(output.stdout).unwrap();
+    let row = drawn.lines().nth(1).unwrap();
+    let percent = plain.lines().nth(1).unwrap().split_whitespace();
+    let percent = percent.clone().find(|word| word.ends_with('%')).unwrap();
+    let (before, gauge) = row.split_once('\u{2595}').unwrap();
+    assert!(before.trim_end().ends_with(percent), "{row}");
+    assert_eq!(
+        gauge.chars().position(|c| c == '\u{258f}'),
+        Some(10),
+        "{row}"
+    );
 }
 
 #[test]
