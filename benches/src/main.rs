@@ -15,9 +15,11 @@ mod meter;
 mod mount;
 mod options;
 mod process;
+mod program;
 mod report;
 mod rig;
 mod samples;
+mod scale;
 mod server;
 mod visit;
 
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::options::Options;
+use crate::options::{Command, Options};
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -42,6 +44,9 @@ fn run(options: &Options) -> anyhow::Result<()> {
     interrupt::install()?;
     limit::install(options.limit())?;
     machine::require_root()?;
+    if let Some(Command::Scale(which)) = &options.command {
+        return which.run();
+    }
     let images = image::build_all(&options.cache_dir(), options.filesystem)?;
     if options.build_only {
         return Ok(());

@@ -119,6 +119,11 @@ impl Mount {
         self.point.path()
     }
 
+    /// Returns the number of the process that serves the mount, unless the kernel does.
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::pid)
+    }
+
     /// Returns the meter of the bytes that this mount reads from the image.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use crate::filesystem::Filesystem;
 use crate::machine::Cold;
+use crate::scale::Scale;
 
 /// Compares diskfs with the kernel's loop mount, fuse2fs, qemu-storage-daemon and libguestfs on one
 /// Debian image.
@@ -14,8 +15,11 @@ use crate::machine::Cold;
 /// Needs root, to mount with the kernel and to drop its caches. The first run builds the image with
 /// debootstrap, from the mirror that this machine's apt uses.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
     /// Directory of the images, which are kept between runs; missing ones are built [default:
     /// target/diskfs-cache/bench]
     #[arg(long, value_name = "DIR")]
@@ -64,6 +68,13 @@ pub(crate) struct Options {
     /// Build the missing images, and exit
     #[arg(long)]
     pub(crate) build_only: bool,
+}
+
+/// Other measurements than the comparison.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check that time, memory and descriptors stay flat when numbers grow
+    Scale(Scale),
 }
 
 impl Options {

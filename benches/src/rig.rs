@@ -14,7 +14,7 @@ use crate::mount::Mount;
 use crate::options::Options;
 use crate::samples::{Gap, Samples};
 use crate::visit::{self, Visit};
-use crate::{command, interrupt, limit, machine};
+use crate::{command, interrupt, limit, machine, program};
 
 /// The number of bytes of the large file that each reader reads at random.
 const RANDOM_BYTES_PER_JOB: u64 = 64 << 20;
@@ -37,7 +37,7 @@ impl Rig {
     pub(crate) fn new(options: &Options, images: Images) -> Result<Self> {
         let diskfs = match &options.diskfs {
             Some(program) => program.clone(),
-            None => build_diskfs()?,
+            None => program::build()?,
         };
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
         let all = contender::all(&diskfs, options.filesystem);
@@ -234,24 +234,4 @@ impl Rig {
 
 fn print_progress(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Builds the program from this checkout, with the profile that this one was built with.
-fn build_diskfs() -> Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    let dir = this
-        .parent()
-        .context("the program has no parent directory")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = std::process::Command::new(cargo);
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "diskfs",
-        "--manifest-path",
-    ]);
-    build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    command::output(&mut build)?;
-    Ok(dir.join("diskfs"))
 }

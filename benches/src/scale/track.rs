@@ -1,0 +1,239 @@
+//! The measurement of a repeated operation, by decades: the first hundred, the first thousand, and
+//! so on.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::level::Level;
+use crate::interrupt;
+
+/// The number of parts of a decade whose median counts, so that other load on the machine for a
+/// while doesn't.
+const SLICES: u64 = 9;
+
+/// The memory that is not yet growth: caches fill up to their limits.
+const MEMORY_SLACK_KIB: u64 = 96 << 10;
+
+/// The number of times that the memory may grow beyond that.
+const MEMORY_FACTOR: u64 = 2;
+
+/// The number of descriptors and threads that may come after the first decade.
+const DESCRIPTOR_SLACK: u64 = 8;
+
+/// The operations up to a power of ten.
+#[derive(Debug)]
+struct Decade {
+    /// The number of operations so far.
+    end: u64,
+    /// The seconds for each operation: the median of the slices.
+    seconds: f64,
+    level: Level,
+}
+
+/// A repeated operation.
+#[derive(Debug)]
+pub(super) struct Phase {
+    decades: Vec<Decade>,
+}
+
+/// What each repetition may keep.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits {
+    /// The memory in bytes.
+    pub(super) memory_bytes: u64,
+    /// The number of descriptors.
+    pub(super) descriptors: u64,
+    /// The number of threads.
+    pub(super) threads: u64,
+}
+
+impl Phase {
+    /// Repeats an operation, and measures it. The first decade has at least `first` operations.
+    pub(super) fn measure(
+        count: u64,
+        first: u64,
+        level: impl Fn() -> Result<Level>,
+        mut operation: impl FnMut(u64) -> Result<()>,
+    ) -> Result<Self> {
+        let mut phase = Self {
+            decades: Vec::new(),
+        };
+        let mut done = 0;
+        for end in ends(count, first) {
+            let mut seconds = Vec::new();
+            let start = done;
+            for slice in 1..=SLICES {
+                let to = start + (end - start) * slice / SLICES;
+                if to == done {
+                    continue;
+                }
+                interrupt::check()?;
+                let clock = Instant::now();
+                for number in done..to {
+                    operation(number)?;
+                }
+                seconds.push(clock.elapsed().as_secs_f64() / float(to - done));
+                done = to;
+            }
+            seconds.sort_by(f64::total_cmp);
+            phase.decades.push(Decade {
+                end,
+                seconds: seconds.get(seconds.len() / 2).copied().unwrap_or_default(),
+                level: level()?,
+            });
+        }
+        Ok(phase)
+    }
+
+    /// Prints a row for each decade.
+    pub(super) fn print(&self, case: &str, title: &str, print: &dyn Fn(&str)) {
+        for decade in &self.decades {
+            let Level {
+                memory_kib,
+                descriptors,
+                threads,
+            } = decade.level;
+            print(&format!(
+                "| {case} | {title} | {} | {:.0} | {:.1} | {} | {descriptors} | {threads} |",
+                decade.end,
+                1.0 / decade.seconds.max(f64::MIN_POSITIVE),
+                decade.seconds * 1e6,
+                memory_kib >> 10,
+            ));
+        }
+    }
+
+    /// Fails if the last decade needs more than the first: `factor` times the time, or more memory,
+    /// descriptors or threads than caches and the limits of each repetition explain.
+    pub(super) fn check(
+        &self,
+        title: &str,
+        before: Level,
+        limits: Limits,
+        factor: f64,
+    ) -> Result<()> {
+        let (Some(first), Some(last)) = (self.decades.first(), self.decades.last()) else {
+            return Ok(());
+        };
+        ensure!(
+            last.seconds <= first.seconds * factor,
+            "{title}: {:.1} us each at {}, and {:.1} us each at {}",
+            first.seconds * 1e6,
+            first.end,
+            last.seconds * 1e6,
+            last.end
+        );
+        let count = last.end;
+        let memory_kib = before.memory_kib.max(first.level.memory_kib) * MEMORY_FACTOR;
+        let allowed = [
+            memory_kib.max(before.memory_kib + MEMORY_SLACK_KIB)
+                + ((limits.memory_bytes * count) >> 10),
+            before.descriptors.max(first.level.descriptors)
+                + DESCRIPTOR_SLACK
+                + limits.descriptors * count,
+            before.threads.max(first.level.threads) + DESCRIPTOR_SLACK + limits.threads * count,
+        ];
+        let used = [
+            last.level.memory_kib,
+            last.level.descriptors,
+            last.level.threads,
+        ];
+        let names = ["KiB of memory", "descriptors", "threads"];
+        for ((used, allowed), name) in used.into_iter().zip(allowed).zip(names) {
+            ensure!(
+                used <= allowed,
+                "{title}: {used} {name} after {count} operations, at most {allowed} expected"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Returns the ends of the decades: the last is `count`.
+fn ends(count: u64, first: u64) -> Vec<u64> {
+    let mut ends = vec![count];
+    let mut end = count / 10;
+    while end >= first.max(1) {
+        ends.push(end);
+        end /= 10;
+    }
+    ends.reverse();
+    ends
+}
+
+/// Returns the head of the table.
+pub(super) fn head() -> String {
+    "| case | operation | number | operations/s | us each | memory (MiB) | descriptors | threads \
+     |\n|---|---|---|---|---|---|---|---|"
+        .to_owned()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::as_conversions,
+    reason = "numbers of operations; 53 bits are plenty"
+)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOTHING: Level = Level {
+        memory_kib: 1000,
+        descriptors: 3,
+        threads: 1,
+    };
+
+    fn check(phase: &Phase, limits: Limits) -> String {
+        let checked = phase.check("test", NOTHING, limits, 4.0);
+        checked.map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn decades_end_at_the_count() {
+        assert_eq!(ends(2000, 20), [20, 200, 2000]);
+        assert_eq!(ends(5, 20), [5]);
+    }
+
+    #[test]
+    fn an_operation_that_gets_slower_is_found() {
+        let sleep = |number: u64| {
+            std::thread::sleep(Duration::from_micros(50 + number * 20));
+            Ok(())
+        };
+        let phase = Phase::measure(1000, 20, || Ok(NOTHING), sleep).unwrap();
+        let error = check(&phase, Limits::default());
+        assert!(error.contains("us each"), "{error}");
+    }
+
+    #[test]
+    fn a_descriptor_that_stays_open_is_found() {
+        let open = Cell::new(0);
+        let level = || {
+            Ok(Level {
+                descriptors: open.get(),
+                ..NOTHING
+            })
+        };
+        let operation = |_| {
+            open.set(open.get() + 1);
+            std::thread::sleep(Duration::from_micros(100));
+            Ok(())
+        };
+        let phase = Phase::measure(1000, 20, level, operation).unwrap();
+        let error = check(&phase, Limits::default());
+        assert!(error.contains("1000 descriptors"), "{error}");
+        let limits = Limits {
+            descriptors: 1,
+            ..Limits::default()
+        };
+        assert_eq!(check(&phase, limits), "");
+    }
+}
