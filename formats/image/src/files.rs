@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use diskfs_block::{File, Result};
+use diskfs_block::{BlockWrite, File, Result};
 
 use crate::gate::{Access, Gate, NamedFile};
 use crate::{base, oci, uri};
@@ -26,6 +27,14 @@ pub trait FileOpener: fmt::Debug + Send + Sync {
     /// [`Denied`](diskfs_block::ErrorKind::Denied) if the gate refuses the file, and those of
     /// [`File::open`].
     fn open_named(&self, named: &NamedFile<'_>, gate: &Gate) -> Result<File>;
+
+    /// Returns the device that takes the place of a file that an image names, for images whose files
+    /// are not files of the host. With `None`, the default, [`open_named`](Self::open_named) opens
+    /// it.
+    fn named_device(&self, named: &NamedFile<'_>) -> Option<Arc<dyn BlockWrite>> {
+        let _ = named;
+        None
+    }
 
     /// Returns the names of the overlays in the directory of `image` whose backing file it is, as
     /// far as they can be found quickly. They are only shown in a warning.

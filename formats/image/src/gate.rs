@@ -135,6 +135,19 @@ pub(crate) struct Namer<'a> {
     pub(crate) owner: Option<u32>,
 }
 
+impl<'a> Namer<'a> {
+    /// Returns a file that the image names.
+    pub(crate) fn file(self, name: &'a [u8], named_for: NamedFor, access: Access) -> NamedFile<'a> {
+        NamedFile {
+            image: self.path,
+            owner: self.owner,
+            name,
+            named_for,
+            access,
+        }
+    }
+}
+
 /// The purpose for which an image names a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedFor {

@@ -7,6 +7,8 @@ mod oci_images;
 mod oci_store;
 mod remote;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
 use crate::source::Source;
-use crate::{Format, NamedFile, OpenOptions, ProbedFormats, Share, StaleBase};
+use crate::{Format, OpenOptions, ProbedFormats, Share, StaleBase};
 
 pub use oci_images::{LayoutImage, RegistryDisk};
 
@@ -273,14 +275,26 @@ impl<'a> Opener<'a> {
         if self.is_in_oci {
             return Err(refused_in_oci(image, name, named_for));
         }
-        let named = NamedFile {
-            image: image.path,
-            owner: image.owner,
-            name,
-            named_for,
-            access,
-        };
+        let named = image.file(name, named_for, access);
         self.options.files.open_named(&named, &self.gate)
+    }
+
+    /// Adds a file that an image names to the chain, or the device that takes its place.
+    fn named_source(
+        &mut self,
+        image: Namer<'_>,
+        name: &[u8],
+        named_for: NamedFor,
+        access: Access,
+    ) -> Result<Source> {
+        let named = image.file(name, named_for, access);
+        let Some(device) = self.options.files.named_device(&named) else {
+            let file = self.open_named(image, name, named_for, access)?;
+            return self.source(file, access);
+        };
+        let writable = (access == Access::ReadWrite).then(|| Arc::clone(&device));
+        let path = Path::new(OsStr::from_bytes(name));
+        Ok(Source::of_device(path, device, writable))
     }
 
     /// Adds an open file to the chain: at most once, and locked.
@@ -453,8 +467,7 @@ impl<'a> Opener<'a> {
         let Some(name) = name else {
             return Ok(None);
         };
-        let file = self.open_named(namer, name, NamedFor::Data, access)?;
-        let source = self.source(file, access)?;
+        let source = self.named_source(namer, name, NamedFor::Data, access)?;
         if access == Access::ReadWrite {
             disguise::refuse_image_as_data(&source, namer.path)?;
         }
@@ -477,8 +490,7 @@ impl<'a> Opener<'a> {
         let source = if let Some(source) = self.remote_base(name)? {
             source
         } else {
-            let file = self.open_named(namer, name, NamedFor::Backing, Access::Read)?;
-            self.source(file, Access::Read)?
+            self.named_source(namer, name, NamedFor::Backing, Access::Read)?
         };
         self.check_base(image.expected_base(), &source, namer.path, warnings)?;
         self.layer(&source, format, ImageState::Current).map(Some)

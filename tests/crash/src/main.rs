@@ -15,7 +15,7 @@ use diskfs_crash::many::{Outcome, run_many};
 use diskfs_crash::plan::{self, Crashes};
 use diskfs_crash::random::Random;
 use diskfs_crash::session::{Report, Session};
-use diskfs_crash::soak::{Round, Soaked};
+use diskfs_crash::soak::{Flushes, Round, Soaked};
 
 /// The time in which `quick` starts new sessions.
 const QUICK: Duration = Duration::from_secs(150);
@@ -32,6 +32,9 @@ const QUICK_SOAK: Duration = Duration::from_secs(10);
 
 /// The default number of queues of the soak.
 const QUEUES: usize = 4;
+
+/// The default number of requests of each queue in a phase of the soak.
+const REQUESTS: usize = 30;
 
 /// The number of crashes of a plan on each of its feature sets.
 const PLAN_POINTS: usize = 25;
@@ -99,12 +102,21 @@ struct Soak {
     /// The number of queues.
     #[arg(long, default_value_t = QUEUES)]
     queues: usize,
+    /// The number of requests of each queue between two checks; with more than 1,000, power does
+    /// not fail.
+    #[arg(long, default_value_t = REQUESTS)]
+    requests: usize,
 }
 
 impl Soak {
     fn run(&self) -> bool {
         let minutes = self.minutes.unwrap_or(0);
-        soak(self.seed, self.queues, Duration::from_secs(60 * minutes))
+        let first = Round {
+            queues: self.queues,
+            requests: self.requests,
+            ..round(self.seed)
+        };
+        soak(first, Duration::from_secs(60 * minutes))
     }
 }
 
@@ -236,7 +248,7 @@ fn main() -> ExitCode {
         Command::Quick { seed } => Ok([
             quick(*seed),
             plans(some(*seed, PLAN_POINTS)),
-            soak(*seed, QUEUES, QUICK_SOAK),
+            soak(round(*seed), QUICK_SOAK),
         ]
         .iter()
         .all(|passed| *passed)),
@@ -370,15 +382,26 @@ fn plans(crashes: Crashes) -> bool {
     passed
 }
 
+/// Returns the usual round of a soak.
+fn round(seed: u64) -> Round {
+    Round {
+        seed,
+        queues: QUEUES,
+        requests: REQUESTS,
+        flushes: Flushes::default(),
+    }
+}
+
 /// Soaks qcow2 images until this time has passed, and at least one. Returns true if all rounds
 /// succeeded.
-fn soak(seed: u64, queues: usize, time: Duration) -> bool {
+fn soak(first: Round, time: Duration) -> bool {
+    let seed = first.seed;
     let started = Instant::now();
     let (mut rounds, mut failed, mut all) = (0, 0, Soaked::default());
     while rounds == 0 || started.elapsed() < time {
         let round = Round {
             seed: seed + rounds,
-            queues,
+            ..first
         };
         rounds += 1;
         match round.run() {

@@ -2,29 +2,28 @@
 //! bitmaps and changes of the size come in between. Each queue has a range of the disk of its own
 //! and knows what it wrote, and `qemu-img` judges the tables.
 
+mod change;
+mod marks;
+mod power;
 mod queue;
 mod sample;
 
-use std::fs;
 use std::ops::AddAssign;
-use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use diskfs_block::{CrashState, Faulty, Memory, WriteLog};
-use diskfs_image::bitmaps::{self, NewBitmap};
-use diskfs_image::{Image, ResizeOptions, WritableImage, resize, snapshots};
+use diskfs_image::{Image, WritableImage};
 
 use crate::image;
 use crate::random::Random;
-use queue::Queue;
-use sample::{Sample, options};
+use marks::Marks;
+pub use power::Flushes;
+use power::{Files, Power};
+use queue::{Logged, Queue};
+use sample::Sample;
 
 /// The number of phases of a round: requests, a crash, and a change of the image.
 const PHASES: u64 = 5;
-
-/// The number of requests of each queue in a phase.
-const REQUESTS: usize = 30;
 
 /// The number of states after a phase that are checked.
 const STATES: usize = 60;
@@ -32,11 +31,9 @@ const STATES: usize = 60;
 /// One of so many states is checked by qemu-img.
 const JUDGED: usize = 20;
 
-/// The space that is added to a crashed image, so that it can be written.
-const ROOM_BYTES: usize = 1 << 20;
-
-/// The size up to which a disk grows.
-const DISK_BYTES: usize = 4 << 20;
+/// The number of requests in a phase up to which power fails. More are too many to remember all
+/// moments.
+const CRASHES_UP_TO: usize = 1000;
 
 /// A round of a soak.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +43,10 @@ pub struct Round {
     pub seed: u64,
     /// The number of queues.
     pub queues: usize,
+    /// The number of requests of each queue in a phase. Power fails only if there are at most 1,000.
+    pub requests: usize,
+    /// The treatment of flushes by the device. A device that drops some must be found out.
+    pub flushes: Flushes,
 }
 
 /// The work of rounds.
@@ -74,22 +75,23 @@ impl Round {
         let mut random = Random::new(self.seed);
         let (sample, disk) = Sample::create(directory.path(), &mut random)?;
         let mut state = State {
+            round: self,
             sample,
             disk,
             snapshots: Vec::new(),
-            bitmaps: 0,
+            marks: Vec::new(),
             random,
         };
         let mut soaked = Soaked::default();
         let done = (0..PHASES).try_for_each(|phase| {
-            let done = state.phase(self.queues);
+            let done = state.phase();
             soaked += done.with_context(|| format!("phase {phase}"))?;
             state.change().with_context(|| format!("change {phase}"))
         });
         done.with_context(|| {
             format!(
-                "{}; again: cargo run -p diskfs-crash -- soak --queues {} --seed {}",
-                state.sample.what, self.queues, self.seed
+                "{}; again: cargo run -p diskfs-crash -- soak --queues {} --requests {} --seed {}",
+                state.sample.what, self.queues, self.requests, self.seed
             )
         })?;
         Ok(soaked)
@@ -98,37 +100,59 @@ impl Round {
 
 /// An image, and what it must contain.
 struct State {
+    round: Round,
     sample: Sample,
     disk: Vec<u8>,
     /// The names and contents of the snapshots.
     snapshots: Vec<(String, Vec<u8>)>,
-    /// The number of bitmaps that were added.
-    bitmaps: u64,
+    /// The bitmaps.
+    marks: Vec<Marks>,
     random: Random,
 }
 
 impl State {
-    /// Lets the queues use the image, and checks what is left.
-    fn phase(&mut self, queues: usize) -> Result<Soaked> {
-        let mut queues = self.queues(queues);
+    /// Lets the queues use the image in memory, and checks what is left. The image of a crash, or
+    /// of the end, is the one that goes on.
+    fn phase(&mut self) -> Result<Soaked> {
+        let mut queues = self.queues();
+        let before = self.sample.files()?;
+        let power = Power::new(&before, self.round.flushes, self.random.any());
+        let crashes = self.round.requests <= CRASHES_UP_TO;
+        let power = if crashes { power } else { power.without_log() };
+        let count = || power.logged_count();
+        let logged: Logged<'_> = if crashes { Some(&count) } else { None };
+        let image = WritableImage::from_device(power.image(), &power.options())?;
+        use_at_once(image, &mut queues, self.round.requests, logged)?;
         let mut soaked = Soaked {
-            requests: queues.len() * REQUESTS,
+            requests: queues.len() * self.round.requests,
             states: 0,
         };
-        if self.sample.is_alone {
-            soaked.states = self.in_memory(&mut queues)?;
+        let crashed = if crashes {
+            self.crash(&power, &before, &queues, &mut soaked)?
         } else {
-            let image = WritableImage::open(&self.sample.path(), &self.sample.options())?;
-            use_at_once(image, &mut queues, &|| 0)?;
-            self.disk = contents(&queues);
+            None
+        };
+        self.disk = queues.iter().map(Queue::bytes).collect::<Vec<_>>().concat();
+        for marks in &mut self.marks {
+            let written = queues.iter().flat_map(Queue::written);
+            written.for_each(|range| marks.add(range));
         }
-        self.sample.check_all(&self.disk, &self.snapshots)?;
+        self.sample.write(&power.files())?;
+        self.check()?;
+        if let (Some((left, disk)), true) = (crashed, self.random.one_in(2)) {
+            self.disk = disk;
+            self.sample.write(&left)?;
+            // They may be incomplete.
+            self.remove_bitmaps()?;
+            self.check()?;
+        }
         Ok(soaked)
     }
 
     /// Divides the disk among queues, at any bytes.
-    fn queues(&mut self, count: usize) -> Vec<Queue> {
-        let part = self.disk.len() / count.max(1);
+    fn queues(&mut self) -> Vec<Queue> {
+        let count = self.round.queues.max(1);
+        let part = self.disk.len() / count;
         let mut starts: Vec<usize> = (1..count)
             .map(|nth| nth * part + self.random.index(1000))
             .collect();
@@ -143,76 +167,59 @@ impl State {
             .collect()
     }
 
-    /// Runs a phase on a device in memory that can lose power. Returns the number of states that were
-    /// checked. The image of a crash, or of the end, is the one that goes on.
-    fn in_memory(&mut self, queues: &mut [Queue]) -> Result<usize> {
-        let before = fs::read(self.sample.path())?;
-        let memory = Arc::new(Memory::new(before.as_slice()));
-        let device = Arc::new(Faulty::new(Arc::clone(&memory), []));
-        let image = WritableImage::from_device(device.clone(), &options())?;
-        use_at_once(image, queues, &|| device.logged())?;
-        self.disk = contents(queues);
-        let after = memory.to_vec();
-        let log = device.take_log();
-        let states = self.chosen(&log);
-        let mut start = before;
-        start.resize(after.len().max(start.len()) + ROOM_BYTES, 0);
+    /// Checks some of the states that a crash can leave, and returns the last one with the contents
+    /// of its disk.
+    fn crash(
+        &mut self,
+        power: &Power,
+        before: &Files,
+        queues: &[Queue],
+        soaked: &mut Soaked,
+    ) -> Result<Option<(Files, Vec<u8>)>> {
+        // The number of requests to the device depends on the order of the queues.
+        let mut random = Random::new(self.random.any());
+        let count = power.logged_count();
         let mut last = None;
-        for (number, state) in states.iter().enumerate() {
-            let left = Arc::new(Memory::new(start.as_slice()));
-            state.replay(&*left)?;
-            let judged = number % JUDGED == 0;
-            let checked = self.check_state(&left, state, queues, judged);
-            let disk = checked.with_context(|| state.to_string())?;
+        for number in 0..STATES {
+            let seen = random.index(count + 1);
+            let left = power.crash(before, seen, &mut random)?;
+            let is_judged = number % JUDGED == 0;
+            let checked = self.check_state(&left, seen, queues, is_judged);
+            let disk = checked.with_context(|| format!("crash after request {seen} of {count}"))?;
+            soaked.states += 1;
             last = Some((left, disk));
         }
-        fs::write(self.sample.path(), &after)?;
-        if let (Some((left, disk)), true) = (last, self.random.one_in(2)) {
-            self.disk = disk;
-            fs::write(self.sample.path(), left.to_vec())?;
-        }
-        Ok(states.len())
-    }
-
-    /// Returns a random choice of the states that a crash can leave.
-    fn chosen<'a>(&mut self, log: &'a WriteLog) -> Vec<CrashState<'a>> {
-        let mut chosen = Vec::new();
-        // The number of states depends on the order of the queues.
-        let mut random = Random::new(self.random.any());
-        for (number, state) in log.states(random.any()).enumerate() {
-            if number < STATES {
-                chosen.push(state);
-            } else if let Some(place) = chosen.get_mut(random.index(number + 1)) {
-                *place = state;
-            }
-        }
-        chosen
+        Ok(last)
     }
 
     /// Checks what a crash left, and that it can be used. Returns the contents of the disk.
     fn check_state(
         &self,
-        left: &Arc<Memory>,
-        state: &CrashState<'_>,
+        left: &Files,
+        seen: usize,
         queues: &[Queue],
-        judged: bool,
+        is_judged: bool,
     ) -> Result<Vec<u8>> {
-        let image = Image::from_device(left.clone(), &options())?;
+        let power = Power::new(left, Flushes::Done, 0);
+        let image = Image::from_device(power.image(), &power.options())?;
         is_sound(&image)?;
         let disk = disk_of(&image, self.disk.len())?;
         for queue in queues {
-            queue.check(state.seen(), &disk)?;
+            queue.check(seen, &disk)?;
         }
-        if judged {
-            fs::write(self.sample.path(), left.to_vec())?;
+        for marks in &self.marks {
+            marks.check_crashed(&image, &self.disk, &disk)?;
+        }
+        drop(image);
+        if is_judged {
+            self.sample.write(left)?;
             self.sample.check_all(&disk, &self.snapshots)?;
         }
-        let used = Arc::new(Memory::new(left.to_vec()));
-        let image = WritableImage::from_device(used.clone(), &options())?;
+        let image = WritableImage::from_device(power.image(), &power.options())?;
         let half = disk.len() / 2;
         image.device().write_at(half as u64 - 700, &[0xc3; 1400])?;
         image.close()?;
-        let image = Image::from_device(used, &options())?;
+        let image = Image::from_device(power.image(), &power.options())?;
         is_sound(&image).context("after one more write")?;
         let mut expected = disk.clone();
         expected[half - 700..half + 700].fill(0xc3);
@@ -221,43 +228,20 @@ impl State {
         Ok(disk)
     }
 
-    /// Changes the image as a whole.
-    fn change(&mut self) -> Result<()> {
-        let path = self.sample.path();
-        let options = self.sample.options();
-        match self.random.below(6) {
-            0 | 1 if self.snapshots.len() < 3 => {
-                let name = format!("s{}", self.random.below(1_000_000));
-                if !self.snapshots.iter().any(|(known, _)| *known == name) && self.sample.is_alone {
-                    snapshots::create(&path, &name, &options)?;
-                    self.snapshots.push((name, self.disk.clone()));
-                }
-            }
-            1 | 2 if !self.snapshots.is_empty() => {
-                let at = self.random.index(self.snapshots.len());
-                let (name, _) = self.snapshots.remove(at);
-                snapshots::delete(&path, &name, &options)?;
-            }
-            3 if self.bitmaps == 0 && !self.snapshots.is_empty() => {
-                let at = self.random.index(self.snapshots.len());
-                let (name, bytes) = &self.snapshots[at];
-                snapshots::apply(&path, name, &options)?;
-                self.disk.clone_from(bytes);
-            }
-            4 if self.bitmaps == 0 && self.disk.len() < DISK_BYTES => {
-                let more = 512 * (1 + self.random.index(1500));
-                self.disk.resize(self.disk.len() + more, 0);
-                let size = self.disk.len() as u64;
-                resize(&path, size, ResizeOptions::default(), &options)?;
-            }
-            5 => {
-                let name = format!("b{}", self.bitmaps);
-                bitmaps::add(&path, &name, NewBitmap::default(), &options)?;
-                self.bitmaps += 1;
-            }
-            _ => {}
+    /// Removes all bitmaps.
+    fn remove_bitmaps(&mut self) -> Result<()> {
+        for marks in self.marks.drain(..) {
+            let (path, options) = (self.sample.path(), self.sample.options());
+            diskfs_image::bitmaps::remove(&path, &marks.name, &options)?;
         }
-        self.sample.check_all(&self.disk, &self.snapshots)
+        Ok(())
+    }
+
+    /// Checks the image in its directory: tables, contents, snapshots and bitmaps.
+    fn check(&self) -> Result<()> {
+        self.sample.check_all(&self.disk, &self.snapshots)?;
+        let image = Image::open(&self.sample.path(), &self.sample.options())?;
+        self.marks.iter().try_for_each(|marks| marks.check(&image))
     }
 }
 
@@ -265,13 +249,14 @@ impl State {
 fn use_at_once(
     image: WritableImage,
     queues: &mut [Queue],
-    logged: &(dyn Fn() -> usize + Sync),
+    requests: usize,
+    logged: Logged<'_>,
 ) -> Result<()> {
     let disk = image.device();
     thread::scope(|scope| {
         let start = |queue| {
             let disk = &*disk;
-            scope.spawn(move || Queue::run(queue, disk, REQUESTS, logged))
+            scope.spawn(move || Queue::run(queue, disk, requests, logged))
         };
         let threads: Vec<_> = queues.iter_mut().map(start).collect();
         let ended = threads.into_iter().map(|thread| {
@@ -285,10 +270,6 @@ fn use_at_once(
     })?;
     drop(disk);
     Ok(image.close()?)
-}
-
-fn contents(queues: &[Queue]) -> Vec<u8> {
-    queues.iter().map(Queue::bytes).collect::<Vec<_>>().concat()
 }
 
 fn disk_of(image: &Image, len: usize) -> Result<Vec<u8>> {

@@ -5,7 +5,8 @@ use diskfs_crash::exhaustive::{Found, Search, Sequence, States};
 use diskfs_crash::feature_set::FeatureSet;
 use diskfs_crash::layer::Layer;
 use diskfs_crash::session::Session;
-use diskfs_fixtures::{require, require_root};
+use diskfs_crash::soak::{Flushes, Round};
+use diskfs_fixtures::{have, require, require_root};
 
 fn session(set: &str, seed: u64) -> Session {
     Session {
@@ -79,4 +80,42 @@ fn a_device_that_ignores_flushes_is_found_out() {
     let sequence = Sequence::parse(&names).unwrap();
     let error = format!("{:#}", search.run(&sequence, States::All).unwrap_err());
     assert!(error.contains("--sequence=append,fsync"), "{error}");
+}
+
+fn round(seed: u64, flushes: Flushes) -> Round {
+    Round {
+        seed,
+        queues: 3,
+        requests: 30,
+        flushes,
+    }
+}
+
+/// Seeds whose images have a data file, a backing file, bitmaps and lazy refcounts.
+#[test]
+fn a_soak_finds_nothing_wrong_with_qcow2() {
+    if !have(&["qemu-img", "qemu-io"]) {
+        return;
+    }
+    for seed in 1..=6 {
+        let soaked = round(seed, Flushes::Done).run();
+        let soaked = soaked.unwrap_or_else(|error| panic!("{error:#}"));
+        assert!(soaked.states > 0, "{soaked:?}");
+    }
+}
+
+#[test]
+fn a_soak_finds_out_a_device_that_ignores_flushes() {
+    if !have(&["qemu-img", "qemu-io"]) {
+        return;
+    }
+    for (one_in, rounds) in [(1, 3), (4, 12)] {
+        let found = (1..=rounds).find_map(|seed| {
+            let flushes = Flushes::OneDropped(one_in);
+            round(seed, flushes).run().err()
+        });
+        let error = found.unwrap_or_else(|| panic!("1 of {one_in} flushes dropped, not found"));
+        let error = format!("{error:#}");
+        assert!(error.contains("crash after request"), "{error}");
+    }
 }

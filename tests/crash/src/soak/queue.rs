@@ -24,7 +24,12 @@ pub(super) struct Queue {
     bytes: Vec<u8>,
     random: Random,
     moments: Vec<Moment>,
+    /// The ranges of the disk that were written, zeroed or discarded.
+    written: Vec<Range<u64>>,
 }
+
+/// The count of the events of a device that can lose power; `None` for a device that cannot.
+pub(super) type Logged<'a> = Option<&'a (dyn Fn() -> usize + Sync)>;
 
 impl Queue {
     /// Returns the queue of a range with these contents, which are durable.
@@ -38,7 +43,13 @@ impl Queue {
                 is_flushed: true,
             }],
             bytes: bytes.to_vec(),
+            written: Vec::new(),
         }
+    }
+
+    /// Returns the ranges of the disk that were written, zeroed or discarded.
+    pub(super) fn written(&self) -> &[Range<u64>] {
+        &self.written
     }
 
     /// Returns the current contents.
@@ -46,7 +57,7 @@ impl Queue {
         &self.bytes
     }
 
-    /// Sends some requests. `logged` returns the number of events of the device.
+    /// Sends some requests.
     ///
     /// # Errors
     /// A request that fails; a read that returns something else than was written.
@@ -54,7 +65,7 @@ impl Queue {
         &mut self,
         disk: &dyn BlockWrite,
         requests: usize,
-        logged: &(dyn Fn() -> usize + Sync),
+        logged: Logged<'_>,
     ) -> Result<()> {
         for number in 0..requests {
             let range = self.range();
@@ -73,9 +84,12 @@ impl Queue {
         disk: &dyn BlockWrite,
         kind: usize,
         range: Range<usize>,
-        logged: &(dyn Fn() -> usize + Sync),
+        logged: Logged<'_>,
     ) -> Result<()> {
         let (at, len) = (self.start + range.start as u64, range.len() as u64);
+        if let 0..=2 = kind {
+            self.written.push(at..at + len);
+        }
         match kind {
             0 => {
                 let first = self.random.any().to_le_bytes();
@@ -100,11 +114,13 @@ impl Queue {
             }
             _ => disk.flush()?,
         }
-        self.moments.push(Moment {
-            events: logged(),
-            bytes: self.bytes.clone(),
-            is_flushed: kind == 4,
-        });
+        if let Some(logged) = logged {
+            self.moments.push(Moment {
+                events: logged(),
+                bytes: self.bytes.clone(),
+                is_flushed: kind == 4,
+            });
+        }
         Ok(())
     }
 

@@ -1,28 +1,38 @@
 //! The image of a soak: its random options, and the programs that judge it.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use diskfs_image::{Format, Gate, Image, OpenOptions};
 
+use super::power::Files;
 use crate::random::Random;
 
-/// The options for opening an image in memory.
-pub(super) fn options() -> OpenOptions {
-    OpenOptions {
-        format: Some(Format::Qcow2),
-        ..OpenOptions::default()
-    }
+/// The signal with which abort(3) ends a process: SIGABRT.
+const ABORTED: i32 = 6;
+
+/// The name of the external data file.
+const DATA: &str = "data.raw";
+
+/// The name of the backing file.
+const BACKING: &str = "disk.raw";
+
+/// The other file that an image needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    None,
+    Backing,
+    Data,
 }
 
 /// A directory with an image.
 #[derive(Debug)]
 pub(super) struct Sample {
-    pub(super) directory: PathBuf,
-    /// True if the image is one file, so that a device in memory can hold it.
-    pub(super) is_alone: bool,
+    directory: PathBuf,
+    other: Other,
     /// The options, as qemu-img names them.
     pub(super) what: String,
 }
@@ -51,16 +61,24 @@ impl Sample {
         let bits = random.pick(&[16_u32, 16, 8, 64]).copied().unwrap_or(16);
         let extended = if extended { ",extended_l2=on" } else { "" };
         let mut what = format!("cluster_size={cluster_size},refcount_bits={bits}{extended}");
+        if random.one_in(3) {
+            what.push_str(",lazy_refcounts=on");
+        }
         let kind = random.below(6);
-        if kind == 1 {
+        let other = match kind {
+            0 => Other::Backing,
+            1 => Other::Data,
+            _ => Other::None,
+        };
+        if other == Other::Data {
             what.push_str(",data_file=data.raw");
         }
         let sample = Self {
             directory: directory.to_owned(),
-            is_alone: kind > 1,
+            other,
             what: what.clone(),
         };
-        if kind == 0 {
+        if other == Other::Backing {
             let text = size.to_string();
             let backing = ["-b", "disk.raw", "-F", "raw"];
             let create = ["create", "-q", "-f", "qcow2", "-o", &what];
@@ -77,9 +95,64 @@ impl Sample {
     /// Returns the options for opening the image, whose data file may be written.
     pub(super) fn options(&self) -> OpenOptions {
         OpenOptions {
-            gate: Gate::default().allow_data_file(self.directory.join("data.raw")),
-            ..options()
+            format: Some(Format::Qcow2),
+            gate: Gate::default().allow_data_file(self.directory.join(DATA)),
+            ..OpenOptions::default()
         }
+    }
+
+    /// Returns true if the image has an external data file.
+    pub(super) fn has_data_file(&self) -> bool {
+        self.other == Other::Data
+    }
+
+    /// Reads the files of the image.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn files(&self) -> Result<Files> {
+        let read = |other, name| {
+            let is_there = self.other == other;
+            is_there
+                .then(|| fs::read(self.directory.join(name)))
+                .transpose()
+        };
+        Ok(Files {
+            image: fs::read(self.path())?,
+            data: read(Other::Data, DATA)?,
+            backing: read(Other::Backing, BACKING)?,
+        })
+    }
+
+    /// Writes the files of the image. The backing file has not changed.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(super) fn write(&self, files: &Files) -> Result<()> {
+        fs::write(self.path(), &files.image)?;
+        if let Some(data) = &files.data {
+            fs::write(self.directory.join(DATA), data)?;
+        }
+        Ok(())
+    }
+
+    /// Lets QEMU write a byte to a range, flush, and die without closing the image.
+    ///
+    /// # Errors
+    /// Fails if QEMU ends before that. What it wrote is checked later.
+    pub(super) fn write_and_die(&self, start: usize, len: usize, byte: u8) -> Result<()> {
+        let write = format!("write -P {byte} {start} {len}");
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "qcow2", "-c", &write, "-c", "flush", "-c", "abort"]);
+        let done = command
+            .arg("image.qcow2")
+            .current_dir(&self.directory)
+            .output()?;
+        ensure!(
+            done.status.signal() == Some(ABORTED),
+            "qemu-io {write}: {done:?}"
+        );
+        Ok(())
     }
 
     /// Returns the path of the image.
