@@ -42,6 +42,10 @@ pub(crate) struct Scale {
     #[arg(long, value_name = "FACTOR", default_value_t = TIME_FACTOR)]
     factor: f64,
 
+    /// Count processor time alone, because other programs make this machine slow
+    #[arg(long)]
+    busy: bool,
+
     /// Directory for the images, which are removed; they need up to 8 GB [default: TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -60,7 +64,10 @@ impl Scale {
                 Some(program) => program.clone(),
                 None => program::build()?,
             },
-            factor: self.factor,
+            slower: track::Slower {
+                factor: self.factor,
+                is_busy: self.busy,
+            },
         };
         print(&track::head());
         let mut failed = 0;

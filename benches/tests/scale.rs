@@ -9,9 +9,9 @@ use diskfs_fixtures::{have, require_fuse, require_root, skip};
 /// The programs that make and judge images.
 const PROGRAMS: [&str; 5] = ["mke2fs", "e2fsck", "debugfs", "qemu-img", "umount"];
 
-/// The factor for the time: another test may run in one of the decades. An operation that takes
+/// The factor for the processor time, which the tests beside it prolong, too. An operation that takes
 /// time in proportion to the number of those before it exceeds it.
-const FACTOR: &str = "20";
+const FACTOR: &str = "15";
 
 /// Runs a case.
 fn scale(name: &str, count: u64) {
@@ -25,7 +25,7 @@ fn scale(name: &str, count: u64) {
     }
     let dir = tempfile::tempdir().unwrap();
     let mut scale = Command::new(program);
-    scale.args(["scale", name, "--factor", FACTOR, "--count"]);
+    scale.args(["scale", name, "--busy", "--factor", FACTOR, "--count"]);
     scale.arg(count.to_string()).arg("--diskfs").arg(diskfs);
     let output = scale.arg("--dir").arg(dir.path()).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -43,17 +43,17 @@ fn files_of_a_directory() {
 
 #[test]
 fn files_of_a_filesystem() {
-    scale("tree-raw", 20_000);
+    scale("tree-raw", 10_000);
 }
 
 #[test]
 fn blocks_of_a_large_file() {
-    scale("large-file", 2000);
+    scale("large-file", 1000);
 }
 
 #[test]
 fn mounts() {
-    scale("mounts", 30);
+    scale("mounts", 20);
 }
 
 #[test]

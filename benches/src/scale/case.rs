@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::level::{Level, Meter};
-use super::track::{Limits, Phase};
+use super::track::{Limits, Phase, Slower};
 use super::{directory, images, large_file, mounts, tree};
 
 /// The options that all cases share.
@@ -15,8 +15,8 @@ pub(super) struct Setting {
     pub(super) dir: PathBuf,
     /// The program that mounts.
     pub(super) diskfs: PathBuf,
-    /// The number of times that an operation may take longer in the last decade than in the first.
-    pub(super) factor: f64,
+    /// The limits of the time of the last decade.
+    pub(super) slower: Slower,
 }
 
 /// A case: an operation that is repeated often.
@@ -113,13 +113,15 @@ impl<'a> Run<'a> {
     ) -> Result<()> {
         let before = Level::of(meter)?;
         let first = self.case.first.min(self.count / 10);
-        let phase = Phase::measure(count, first, || Level::of(meter), operation)?;
+        let level = || Level::of(meter);
+        let processor_time = || meter.processor_time();
+        let phase = Phase::measure(count, first, level, processor_time, operation)?;
         phase.print(self.case.name, title, self.print);
-        phase.check(title, before, limits, self.setting.factor)
+        phase.check(title, before, limits, self.setting.slower)
     }
 
     /// Prints a fact beside the table.
     pub(super) fn say(&self, fact: &str) {
-        (self.print)(&format!("| {} | {fact} | | | | | | |", self.case.name));
+        (self.print)(&format!("| {} | {fact} | | | | | | | |", self.case.name));
     }
 }

@@ -24,7 +24,7 @@ const DIRECTORY: &str = "many";
 /// have at most 123 * 126 leaves of at most 51 names.
 const THREE_LEVELS: u64 = 800_000;
 
-/// What the server of a mount keeps for each file that the kernel knows: a number of references,
+/// The memory of the server of a mount for each file that the kernel knows: a number of references,
 /// and a hold.
 const KNOWN: Limits = Limits {
     memory_bytes: 192,

@@ -18,14 +18,14 @@ const SIZE_BYTES: u64 = 8 << 20;
 
 const FORMATS: [&str; 3] = ["raw", "qcow2", "vmdk"];
 
-/// What an open image may need.
+/// The limits of an open image.
 const LIMITS: Limits = Limits {
     memory_bytes: 1 << 18,
     descriptors: 2,
     threads: 0,
 };
 
-/// What an image that is open for writing may need: two threads commit
+/// The limits of an image that is open for writing: two threads commit
 /// and write back.
 const WRITTEN_LIMITS: Limits = Limits {
     threads: 2,
@@ -101,7 +101,7 @@ fn write(run: &Run<'_>, images: &[PathBuf], before: Level) -> Result<()> {
     Ok(())
 }
 
-/// Prints what each image needs.
+/// Prints the memory, descriptors and threads of the images.
 fn say(run: &Run<'_>, what: &str, before: Level) -> Result<()> {
     let now = Level::of(Meter::Own)?;
     run.say(&format!(

@@ -1,8 +1,9 @@
-//! What a process uses at a moment.
+//! The memory, descriptors, threads and processor time of a process.
 
 use std::fs;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::machine;
 
@@ -26,6 +27,35 @@ pub(super) struct Level {
     pub(super) threads: u64,
 }
 
+impl Meter {
+    /// Returns the processor time of the process so far, of all its threads.
+    #[expect(
+        unsafe_code,
+        reason = "neither std nor rustix has the clock of another process"
+    )]
+    pub(super) fn processor_time(self) -> Result<Duration> {
+        let pid = match self {
+            Self::Own => 0,
+            Self::Process(pid) => pid.try_into()?,
+        };
+        let mut clock = 0;
+        // SAFETY: the pointer is to a live, writable value of the type that the call fills.
+        let code = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+        ensure!(code == 0, "process {pid} has no clock: error {code}");
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is to a live, writable value of the type that the call fills.
+        let code = unsafe { libc::clock_gettime(clock, &raw mut time) };
+        ensure!(code == 0, "process {pid} has ended");
+        Ok(Duration::new(
+            time.tv_sec.try_into()?,
+            time.tv_nsec.try_into()?,
+        ))
+    }
+}
+
 impl Level {
     /// Returns the current level of a process.
     pub(super) fn of(meter: Meter) -> Result<Self> {
@@ -47,6 +77,14 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_takes_processor_time() {
+        let before = Meter::Own.processor_time().unwrap();
+        while Meter::Own.processor_time().unwrap() < before + Duration::from_millis(5) {}
+        let all = Meter::Process(std::process::id()).processor_time().unwrap();
+        assert!(all >= before + Duration::from_millis(5));
+    }
 
     #[test]
     fn an_open_file_is_a_descriptor() {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,6 +12,9 @@ use super::level::{Level, Meter};
 use super::track::Limits;
 use crate::mount::Mount;
 use crate::{command, machine, process};
+
+/// The time limit for processes to end after the unmount.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The size of the images.
 const SIZE_BYTES: u64 = 8 << 20;
@@ -25,7 +29,7 @@ const LOST_MAX_KIB: u64 = 256;
 /// The memory that other processes may take meanwhile.
 const OTHERS_KIB: u64 = 2 << 20;
 
-/// What mounts leave behind on the machine.
+/// The number of things that mounts leave behind on the machine.
 #[derive(Debug, PartialEq, Eq)]
 struct Remains {
     /// The number of processes that name the directory.
@@ -50,6 +54,18 @@ impl Remains {
             connections: entries(Path::new("/sys/fs/fuse/connections")),
             files: entries(&run.temporary()),
         })
+    }
+
+    /// Returns what is left after a while: a process may take a moment to end.
+    fn in_the_end(run: &Run<'_>) -> Result<Self> {
+        let start = Instant::now();
+        loop {
+            let now = Self::now(run)?;
+            if now.processes == 0 || start.elapsed() > PATIENCE {
+                return Ok(now);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
@@ -76,7 +92,7 @@ pub(super) fn one_after_another(run: &mut Run<'_>) -> Result<()> {
         largest = largest.max(Level::of(Meter::Process(server))?.memory_kib);
         mount.unmount()
     })?;
-    let after = (Remains::now(run)?, free_kib()?);
+    let after = (Remains::in_the_end(run)?, free_kib()?);
     let lost = before.1.saturating_sub(after.1);
     run.say(&format!(
         "largest server: {largest} KiB; memory of the machine: {lost} KiB less; {:?}",
@@ -133,7 +149,7 @@ pub(super) fn at_once(run: &mut Run<'_>) -> Result<()> {
     run.repeat("unmount", Meter::Own, run.count, |_| {
         mounts.pop().context("no mount")?.unmount()
     })?;
-    let after = Remains::now(run)?;
+    let after = Remains::in_the_end(run)?;
     let same = (after.processes, after.mounts, after.files);
     ensure!(same == (0, 0, 0), "mounts leave {after:?} behind");
     Ok(())

@@ -1,7 +1,7 @@
 //! The measurement of a repeated operation, by decades: the first hundred, the first thousand, and
 //! so on.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -11,6 +11,9 @@ use crate::interrupt;
 /// The number of parts of a decade whose median counts, so that other load on the machine for a
 /// while doesn't.
 const SLICES: u64 = 9;
+
+/// The time that is too short to be compared.
+const CLOCK_SECONDS: f64 = 1e-6;
 
 /// The memory that is not yet growth: caches fill up to their limits.
 const MEMORY_SLACK_KIB: u64 = 96 << 10;
@@ -28,6 +31,8 @@ struct Decade {
     end: u64,
     /// The seconds for each operation: the median of the slices.
     seconds: f64,
+    /// The seconds of processor time for each operation, of the measured process.
+    processor_seconds: f64,
     level: Level,
 }
 
@@ -37,7 +42,16 @@ pub(super) struct Phase {
     decades: Vec<Decade>,
 }
 
-/// What each repetition may keep.
+/// The limits of the time of the last decade.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slower {
+    /// The number of times that an operation may take longer than in the first decade.
+    pub(super) factor: f64,
+    /// True if other programs make the machine slow, so that only processor time counts.
+    pub(super) is_busy: bool,
+}
+
+/// The limits for each repetition, for operations that keep something.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Limits {
     /// The memory in bytes.
@@ -54,6 +68,7 @@ impl Phase {
         count: u64,
         first: u64,
         level: impl Fn() -> Result<Level>,
+        processor_time: impl Fn() -> Result<Duration>,
         mut operation: impl FnMut(u64) -> Result<()>,
     ) -> Result<Self> {
         let mut phase = Self {
@@ -62,7 +77,7 @@ impl Phase {
         let mut done = 0;
         for end in ends(count, first) {
             let mut seconds = Vec::new();
-            let start = done;
+            let (start, before) = (done, processor_time()?);
             for slice in 1..=SLICES {
                 let to = start + (end - start) * slice / SLICES;
                 if to == done {
@@ -80,6 +95,7 @@ impl Phase {
             phase.decades.push(Decade {
                 end,
                 seconds: seconds.get(seconds.len() / 2).copied().unwrap_or_default(),
+                processor_seconds: (processor_time()? - before).as_secs_f64() / float(end - start),
                 level: level()?,
             });
         }
@@ -95,35 +111,42 @@ impl Phase {
                 threads,
             } = decade.level;
             print(&format!(
-                "| {case} | {title} | {} | {:.0} | {:.1} | {} | {descriptors} | {threads} |",
+                "| {case} | {title} | {} | {:.0} | {:.1} | {:.1} | {} | {descriptors} | {threads} |",
                 decade.end,
                 1.0 / decade.seconds.max(f64::MIN_POSITIVE),
                 decade.seconds * 1e6,
+                decade.processor_seconds * 1e6,
                 memory_kib >> 10,
             ));
         }
     }
 
-    /// Fails if the last decade needs more than the first: `factor` times the time, or more memory,
-    /// descriptors or threads than caches and the limits of each repetition explain.
+    /// Fails if the last decade needs more than the first: more time than `slower` allows, or more
+    /// memory, descriptors or threads than caches and the limits of each repetition explain.
     pub(super) fn check(
         &self,
         title: &str,
         before: Level,
         limits: Limits,
-        factor: f64,
+        slower: Slower,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (self.decades.first(), self.decades.last()) else {
             return Ok(());
         };
-        ensure!(
-            last.seconds <= first.seconds * factor,
-            "{title}: {:.1} us each at {}, and {:.1} us each at {}",
-            first.seconds * 1e6,
-            first.end,
-            last.seconds * 1e6,
-            last.end
-        );
+        let processor = (first.processor_seconds, last.processor_seconds);
+        let wall = (first.seconds, last.seconds);
+        let both = [(processor, "processor time"), (wall, "time")];
+        let counted = if slower.is_busy { &both[..1] } else { &both };
+        for ((first_seconds, last_seconds), what) in counted {
+            ensure!(
+                *last_seconds <= first_seconds * slower.factor + CLOCK_SECONDS,
+                "{title}: {:.1} us of {what} each at {}, and {:.1} us each at {}",
+                first_seconds * 1e6,
+                first.end,
+                last_seconds * 1e6,
+                last.end
+            );
+        }
         let count = last.end;
         let memory_kib = before.memory_kib.max(first.level.memory_kib) * MEMORY_FACTOR;
         let allowed = [
@@ -164,8 +187,8 @@ fn ends(count: u64, first: u64) -> Vec<u64> {
 
 /// Returns the head of the table.
 pub(super) fn head() -> String {
-    "| case | operation | number | operations/s | us each | memory (MiB) | descriptors | threads \
-     |\n|---|---|---|---|---|---|---|---|"
+    "| case | operation | number | operations/s | us each | processor us | memory (MiB) | descriptors | threads \
+     |\n|---|---|---|---|---|---|---|---|---|"
         .to_owned()
 }
 
@@ -191,8 +214,17 @@ mod tests {
         threads: 1,
     };
 
+    const SLOWER: Slower = Slower {
+        factor: 4.0,
+        is_busy: false,
+    };
+
+    fn no_time() -> Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+
     fn check(phase: &Phase, limits: Limits) -> String {
-        let checked = phase.check("test", NOTHING, limits, 4.0);
+        let checked = phase.check("test", NOTHING, limits, SLOWER);
         checked.map_or_else(|error| error.to_string(), |()| String::new())
     }
 
@@ -208,9 +240,9 @@ mod tests {
             std::thread::sleep(Duration::from_micros(50 + number * 20));
             Ok(())
         };
-        let phase = Phase::measure(1000, 20, || Ok(NOTHING), sleep).unwrap();
+        let phase = Phase::measure(1000, 20, || Ok(NOTHING), no_time, sleep).unwrap();
         let error = check(&phase, Limits::default());
-        assert!(error.contains("us each"), "{error}");
+        assert!(error.contains("us of time each"), "{error}");
     }
 
     #[test]
@@ -227,7 +259,7 @@ mod tests {
             std::thread::sleep(Duration::from_micros(100));
             Ok(())
         };
-        let phase = Phase::measure(1000, 20, level, operation).unwrap();
+        let phase = Phase::measure(1000, 20, level, no_time, operation).unwrap();
         let error = check(&phase, Limits::default());
         assert!(error.contains("1000 descriptors"), "{error}");
         let limits = Limits {
