@@ -1,5 +1,6 @@
 //! The public type of a filesystem that is opened for writing.
 
+mod extents;
 mod read;
 mod write;
 

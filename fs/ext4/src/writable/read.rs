@@ -13,11 +13,16 @@ use crate::statistics::reserved_blocks;
 use crate::superblock::Superblock;
 
 use super::WritableExt4;
+use super::extents::Extents;
 
 impl WritableExt4 {
     /// Reads one file while holding its lock. Corrupt metadata stops writing: nobody knows what
     /// else is corrupt.
-    fn reading<R>(&self, inode: InodeNumber, read: impl FnOnce(u32) -> Result<R>) -> Result<R> {
+    pub(super) fn reading<R>(
+        &self,
+        inode: InodeNumber,
+        read: impl FnOnce(u32) -> Result<R>,
+    ) -> Result<R> {
         let Ok(number) = u32::try_from(inode.0) else {
             return Err(Error::new(ErrorKind::NotFound, "no such inode").in_inode(inode));
         };
@@ -88,13 +93,7 @@ impl FsRead for WritableExt4 {
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
-        if let Ok(number) = u32::try_from(inode.0) {
-            self.core.write_back(number)?;
-        }
-        let extents: Vec<_> = self.reading(inode, |_| {
-            Ok(self.core.reader.extents_of(inode, offset)?.collect())
-        })?;
-        Ok(Box::new(extents.into_iter()))
+        Ok(Box::new(Extents::begin(self, inode, offset)?))
     }
 
     fn will_need_metadata(&self, inodes: &[InodeNumber]) {

@@ -3,7 +3,10 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use diskfs_block::{Counting, File};
+use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_fixtures::have;
 use diskfs_vfs::{Fallocate, FileExtentKind, FsRead, FsWrite, InodeNumber, NewKind};
 
@@ -134,4 +137,38 @@ fn each_other_block_punched() {
                 .unwrap();
         }
     });
+}
+
+/// A program that copies a sparse file seeks for data and for a hole at each of its extents.
+#[test]
+fn a_seek_reads_few_blocks() {
+    if !have(&["mke2fs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 4096 -m 0", "128M");
+    let fs = open_for_writing(&image);
+    let file = create(&fs, fs.root(), "file", NewKind::Regular).unwrap();
+    let end = 24_000;
+    for n in (0..end).step_by(2) {
+        fs.write_at(file, n * BLOCK, &block(n)).unwrap();
+    }
+    fs.close().unwrap();
+    drop(fs);
+    let device = Arc::new(Counting::new(Arc::new(
+        File::open_read_write(&image).unwrap(),
+    )));
+    let fs = WritableExt4::open(device.clone(), &WriteOptions::default()).unwrap();
+    fs.metadata(file).unwrap();
+    device.reset();
+    let mut extents = fs.extents_of(file, 12_000 * BLOCK).unwrap();
+    assert_eq!(extents.next().unwrap().unwrap().offset, 12_000 * BLOCK);
+    drop(extents);
+    // The 12,000 extents are in 36 leaves. The first 4,096 runs are read, before it is known that
+    // the file has more of them than are cached as a list.
+    let reads = device.reset().reads;
+    assert!(reads <= 16, "{reads} reads");
+    let extents: Vec<_> = fs.extents_of(file, 0).unwrap().collect();
+    assert_eq!(extents.len(), usize_of(end) - 1);
+    fs.close().unwrap();
 }
