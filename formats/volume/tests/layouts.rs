@@ -279,6 +279,7 @@ fn limits_hold_behind_a_right_checksum() {
     let reason = |device: &Memory| read_table(device).unwrap_err().reason().to_owned();
     let entries = |n: u32| patched(move |h| h[80..84].copy_from_slice(&n.to_le_bytes()));
     assert!(reason(&entries(u32::MAX)).contains("gives 4294967295 entries of 128 bytes"));
+    assert!(reason(&entries(0)).contains("gives 0 entries of 128 bytes"));
     assert!(reason(&entries(16384)).contains("entries at LBA 2, past the end of the disk"));
     for size in [0_u32, 64, 127, 129, 192, 8192, 1 << 31] {
         let device = patched(move |h| h[84..88].copy_from_slice(&size.to_le_bytes()));
@@ -321,6 +322,27 @@ fn a_gpt_without_its_protection_is_a_leftover() {
     assert_warns(&t, "but no protective MBR; ignoring it as a leftover");
     disk[..512].fill(0);
     assert!(read_table(&memory(&disk)).unwrap().is_none());
+}
+
+#[test]
+fn a_protective_entry_without_sectors_protects() {
+    let mut disk = gpt().disk();
+    put_record(&mut disk, 0, &[(0xee, 1, 0)]);
+    let t = table(&disk);
+    assert_eq!((t.kind, rows(&t).len()), (TableKind::Gpt, 2));
+    assert!(t.warnings.is_empty(), "{:?}", t.warnings);
+}
+
+#[test]
+fn a_primary_without_entries_sends_to_the_backup() {
+    let mut disk = gpt().disk();
+    let header = &mut disk[512..1024];
+    header[80..84].fill(0);
+    header[88..92].fill(0);
+    seal(header);
+    let t = table(&disk);
+    assert_eq!(rows(&t).len(), 2);
+    assert_warns(&t, "gives 0 entries of 128 bytes");
 }
 
 #[test]

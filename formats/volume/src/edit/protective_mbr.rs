@@ -44,7 +44,8 @@ impl ProtectiveMbr {
     /// limited to 32 bits. A hybrid MBR keeps its protective entries.
     pub(super) fn protect(&mut self, disk_sectors: u64) {
         let len = u32::try_from(disk_sectors.saturating_sub(1)).unwrap_or(u32::MAX);
-        let mut used = self.entries.iter_mut().filter(|entry| entry.is_used());
+        let entries = self.entries.iter_mut();
+        let mut used = entries.filter(|entry| entry.is_used() || entry.is_protective());
         match (used.next(), used.next()) {
             (None, _) => {
                 let [first, ..] = &mut self.entries;

@@ -121,7 +121,7 @@ impl fmt::Display for HeaderError {
                 entry_bytes,
             } => write!(
                 f,
-                "gives {entries} entries of {entry_bytes} bytes (more than {MAX_ARRAY_BYTES} \
+                "gives {entries} entries of {entry_bytes} bytes (expected 1 to {MAX_ARRAY_BYTES} \
                  bytes in all)"
             ),
         }
@@ -231,13 +231,14 @@ impl ArraySize {
         if !range.contains(&entry_bytes) || !entry_bytes.is_power_of_two() {
             return Err(HeaderError::EntrySize(entry_bytes));
         }
-        let too_large = HeaderError::ArraySize {
+        let wrong = HeaderError::ArraySize {
             entries,
             entry_bytes,
         };
+        // Without entries the copy cannot be the one that is in use: Linux takes the other one, too.
         let len_bytes = u64::from(entries).saturating_mul(u64::from(entry_bytes));
-        if len_bytes > MAX_ARRAY_BYTES {
-            return Err(too_large);
+        if !(1..=MAX_ARRAY_BYTES).contains(&len_bytes) {
+            return Err(wrong);
         }
         match (usize::try_from(entry_bytes), usize::try_from(len_bytes)) {
             (Ok(entry_bytes), Ok(len_bytes)) => Ok(Self {
@@ -245,7 +246,7 @@ impl ArraySize {
                 entry_bytes,
                 len_bytes,
             }),
-            _ => Err(too_large),
+            _ => Err(wrong),
         }
     }
 }

@@ -139,9 +139,10 @@ impl Entry {
         self.len_sectors != 0
     }
 
-    /// Returns true if the entry protects a GPT from tools that do not know GPT.
+    /// Returns true if the entry protects a GPT from tools that do not know GPT. Its length does not
+    /// matter: Linux and sfdisk read a GPT whose entry has none, too.
     pub(crate) fn is_protective(&self) -> bool {
-        self.is_used() && self.type_byte == 0xee
+        self.type_byte == 0xee
     }
 
     /// Returns true if the boot flag has one of its two valid values.
