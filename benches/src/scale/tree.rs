@@ -14,6 +14,7 @@ use super::image::e2fsck;
 use super::level::Meter;
 use super::names::{Seen, name, scattered};
 use super::opened::Opened;
+use super::track::Limits;
 use crate::command;
 
 const SIZE_BYTES: u64 = 4 << 40;
@@ -23,6 +24,13 @@ const FILES: u64 = 1000;
 
 /// One of so many files has contents.
 const FILLED: u64 = 64;
+
+/// The limits of the creation: the state of each group that is used.
+const WRITTEN: Limits = Limits {
+    memory_bytes: 16,
+    descriptors: 0,
+    threads: 0,
+};
 
 /// Uses a sparse file.
 pub(super) fn in_raw(run: &mut Run<'_>) -> Result<()> {
@@ -52,7 +60,7 @@ fn fill(run: &Run<'_>, image: &Path) -> Result<()> {
     format(run, image)?;
     let opened = Opened::new(image)?;
     let mut directory = opened.fs().root();
-    run.repeat("create", Meter::Own, run.count, |number| {
+    run.repeat_within("create", Meter::Own, run.count, WRITTEN, |number| {
         if number.is_multiple_of(FILES) {
             let name = directory_name(number);
             directory = opened.create(opened.fs().root(), &name, NewKind::Directory)?;
