@@ -53,6 +53,12 @@ pub fn replayed_in_memory(
     judge(history, window, &found)
 }
 
+/// Reads everything that a crash without a journal left. Errors are allowed, panics are not.
+pub fn read_unrepaired(crashed: &Arc<dyn BlockRead>) {
+    // Nothing is promised before e2fsck has repaired it.
+    let _ = image::read(Arc::clone(crashed)).and_then(|fs| Tree::read(&fs));
+}
+
 fn replayed_by_writer(
     layer: Layer,
     history: &History,

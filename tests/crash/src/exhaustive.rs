@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use diskfs_block::{BlockRead, BlockWrite, CrashState, Faulty, Memory, Overlay, WriteLog};
 
 use crate::crash_points::Base;
-use crate::examine::{examine, replayed_in_memory};
+use crate::examine::{examine, read_unrepaired, replayed_in_memory};
 use crate::feature_set::FeatureSet;
 use crate::history::History;
 use crate::image;
@@ -287,9 +287,13 @@ impl Search {
         let window = history.window(state.seen());
         if examined {
             examine(&self.set, self.layer, history, window, crashed, directory)?;
-        } else if self.set.traits.journal {
+        } else {
             let disk = self.layer.open(Arc::clone(crashed))?;
-            replayed_in_memory(history, window, &disk).context("replayed in memory")?;
+            if self.set.traits.journal {
+                replayed_in_memory(history, window, &disk).context("replayed in memory")?;
+            } else {
+                read_unrepaired(&disk);
+            }
         }
         Ok(())
     }

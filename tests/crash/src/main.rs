@@ -43,11 +43,12 @@ const PLAN_POINTS: usize = 25;
 const PLAN_EXAMINED: u64 = 200;
 
 /// The types of filesystems of the exhaustive search, with the cluster size of qcow2.
-const EXHAUSTIVE: [(&str, Option<u32>); 6] = [
+const EXHAUSTIVE: [(&str, Option<u32>); 7] = [
     ("1k-blocks", None),
     ("default", None),
     ("bigalloc", None),
     ("inline-data", None),
+    ("no-journal", None),
     ("1k-blocks", Some(4096)),
     ("default", Some(65536)),
 ];
