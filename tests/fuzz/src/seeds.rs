@@ -35,8 +35,9 @@ pub struct Seed {
 const MAX_KEPT_BYTES: u64 = 8 << 20;
 
 /// Loads the seeds from the compressed images in `directory`, in the order of their names, and adds
-/// a few that no tool makes.
-pub fn load(directory: &Path) -> Result<Vec<Seed>> {
+/// a few that no tool makes. Loads only those of `target`, if one is given.
+pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
+    let is_wanted = |of: Target| target.is_none_or(|target| target == of);
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut paths: Vec<_> = entries
         .map(|entry| Ok(entry?.path()))
@@ -50,13 +51,16 @@ pub fn load(directory: &Path) -> Result<Vec<Seed>> {
         };
         let image = decompress(&path).with_context(|| path.display().to_string())?;
         if name.starts_with("kind-") {
-            seeds.push(cut(Target::ProbeContent, name, &image));
+            if is_wanted(Target::ProbeContent) {
+                seeds.push(cut(Target::ProbeContent, name, &image));
+            }
         } else if image.kept_bytes() <= MAX_KEPT_BYTES {
             seeds.extend(of_fixture(name, &image));
-        } else if has_lvm(&image) {
+        } else if is_wanted(Target::Lvm) && has_lvm(&image) {
             seeds.push(cut(Target::Lvm, name, &image));
         }
     }
+    seeds.retain(|seed| is_wanted(seed.target));
     for seed in &mut seeds {
         seed.touched = touched(seed);
         seed.journal = journal::superblock_with_checksums(&seed.image);
@@ -64,13 +68,20 @@ pub fn load(directory: &Path) -> Result<Vec<Seed>> {
     Ok(seeds)
 }
 
-fn decompress(path: &Path) -> Result<Sparse> {
-    let mut decoder = zstd::Decoder::new(std::fs::File::open(path)?)?;
+pub(crate) fn decompress(path: &Path) -> Result<Sparse> {
+    read(zstd::Decoder::new(std::fs::File::open(path)?)?)
+}
+
+pub(crate) fn of_file(path: &Path) -> Result<Sparse> {
+    read(std::fs::File::open(path)?)
+}
+
+fn read(mut from: impl Read) -> Result<Sparse> {
     let mut sparse = Sparse::zeroes(0);
     let mut block = Vec::new();
     for number in 0.. {
         block.clear();
-        decoder.by_ref().take(4096).read_to_end(&mut block)?;
+        from.by_ref().take(4096).read_to_end(&mut block)?;
         sparse.set_len(number * 4096 + block.len() as u64);
         sparse.put(number, &block);
         if block.len() < 4096 {

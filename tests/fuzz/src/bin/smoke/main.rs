@@ -111,8 +111,7 @@ struct Case {
 
 impl Run {
     fn load(arguments: &Arguments) -> Result<Self> {
-        let mut seeds = seeds::load(&arguments.images)?;
-        seeds.retain(|seed| arguments.target.is_none_or(|target| seed.target == target));
+        let seeds = seeds::load(&arguments.images, arguments.target)?;
         if seeds.is_empty() {
             bail!("no images in {}", arguments.images.display());
         }
