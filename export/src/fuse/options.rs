@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use diskfs_block::processors;
 use diskfs_vfs::FileType;
+use diskfs_vfs::parallel::processors;
 
 use super::host::{DirectHost, Host};
 use super::id_map::IdMap;
@@ -115,10 +115,7 @@ const FEWEST_THREADS_BY_DEFAULT: usize = 2;
 
 impl Options {
     pub(super) fn thread_count(&self) -> usize {
-        let by_cores = || {
-            let one_each = processors().get();
-            one_each.clamp(FEWEST_THREADS_BY_DEFAULT, MOST_THREADS_BY_DEFAULT)
-        };
+        let by_cores = || processors().clamp(FEWEST_THREADS_BY_DEFAULT, MOST_THREADS_BY_DEFAULT);
         self.threads.map_or_else(by_cores, NonZeroUsize::get)
     }
 }

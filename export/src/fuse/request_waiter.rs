@@ -16,7 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use diskfs_block::processors;
+use diskfs_vfs::parallel::processors;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The longest busy-poll for the next request. The program that got the answer must be scheduled
@@ -82,9 +82,7 @@ impl RequestWaiter {
     pub(super) fn new(device: &File, threads: usize) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {
-            device: (processors().get() > 1)
-                .then(|| device.try_clone())
-                .transpose()?,
+            device: (processors() > 1).then(|| device.try_clone()).transpose()?,
             state: Mutex::new(WaitState {
                 at_queue: threads,
                 away: 0,

@@ -35,7 +35,7 @@ fn threads_max() -> usize {
 }
 
 /// Returns the number of processors, which is looked up once: that opens files of cgroups.
-fn processors() -> usize {
+pub fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }
