@@ -41,7 +41,7 @@ pub(super) fn compare(random: &mut Random, directory: &Path) -> Result<Verdict> 
     })
 }
 
-/// What was refused in a case.
+/// The refusals of a case.
 #[derive(Debug, Default)]
 struct Refused {
     /// True if both readers refused something.
