@@ -4,6 +4,7 @@ mod compare;
 mod pairs;
 mod report;
 mod side;
+mod stat;
 mod unified;
 
 use std::ffi::{OsStr, OsString};
@@ -25,6 +26,7 @@ use compare::{Comparison, Outcome};
 use pairs::Pairs;
 use report::{Counts, Lines};
 use side::Side;
+use stat::Histogram;
 
 /// The exit codes of diff(1) for a difference and for a failure.
 const DIFFERENT: u8 = 1;
@@ -42,13 +44,15 @@ Contents of the same size are read and compared, whatever the times say. They ar
 image shows that both sides are stored in the same place: in two snapshots of a qcow2 image, or in
 an overlay and its backing file.
 
-With -u, files of at most 8 MiB without zero bytes are shown as diff -uN shows them.
+With -u, files of at most 8 MiB without zero bytes are shown as diff -uN shows them. --stat counts
+their lines, as git diff --stat does; up to 24 changed lines are drawn one by one, more in proportion.
 
 Exit codes, as in diff(1) and unlike other commands: 0 no difference, 1 differences, 2 failure.
 
 Examples:
   diskfs diff before.qcow2 after.qcow2
   diskfs diff disk.qcow2 --from-snapshot before
+  diskfs diff --stat disk.qcow2:/etc --from-snapshot before
   diskfs diff disk.qcow2:/etc --from-snapshot s1 --to-snapshot s2 -u
   diskfs diff --backing overlay.qcow2 --exclude /var/log --exclude '*.pyc'
   diskfs diff -u a.img:/etc b.img:/etc | patch -p1 -d etc"
@@ -94,6 +98,10 @@ pub(super) struct Diff {
     #[arg(long)]
     name_only: bool,
 
+    /// Print how many lines of each file differ, with a histogram
+    #[arg(long, conflicts_with_all = ["unified", "name_only"])]
+    stat: bool,
+
     /// Also compare modification times
     #[arg(long)]
     times: bool,
@@ -133,6 +141,14 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
                 Ok(list.push(&report::entry(&from, &to, outcome))?)
             })?;
             list.end_with("counts", &counts.json())?;
+            counts
+        }
+        Output::Text if args.stat => {
+            let mut histogram = Histogram::new();
+            let counts = differences(args, session, &from, &to, |outcome| {
+                histogram.write(&from, &to, outcome, &mut out)
+            })?;
+            histogram.end(&mut out)?;
             counts
         }
         Output::Text => {

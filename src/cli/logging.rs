@@ -7,7 +7,7 @@ pub(super) mod background;
 pub(super) mod system;
 
 use std::fmt;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::OnceLock;
 
 use tracing::{Event, Level, Subscriber};
@@ -20,6 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt as formats, registry};
 
 use super::GlobalArgs;
 use super::progress;
+use super::show::has_colours;
 use super::show::name::message;
 
 /// The target of messages about the work that a server does for itself.
@@ -81,11 +82,8 @@ pub(super) fn start(
         (2, _, _) => "debug".to_owned(),
         _ => "trace".to_owned(),
     };
-    // Colour escapes are written only to a terminal, and only if its user allows colour
-    // (https://no-color.org).
-    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let log = formats::layer()
-        .with_ansi(!is_plain && io::stderr().is_terminal())
+        .with_ansi(has_colours(&io::stderr()))
         .with_writer(io::stderr);
     let is_json = match logged {
         Logged::AsJson => true,

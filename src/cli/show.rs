@@ -8,3 +8,12 @@ pub(crate) mod owners;
 pub(crate) mod size;
 pub(crate) mod table;
 pub(crate) mod time;
+
+use std::io::IsTerminal;
+
+/// Returns true if what is written to a stream has colours: on a terminal, and only if its user
+/// allows them (<https://no-color.org>).
+pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_plain
+}

@@ -475,6 +475,72 @@ fn texts_are_shown_so_that_patch_takes_them() {
     );
 }
 
+/// Counts the lines that diff(1) shows as added and as removed.
+fn counted(old: &Path, new: &Path) -> (usize, usize) {
+    let output = std::process::Command::new("diff")
+        .args(["-N", "-U0", "--text"])
+        .args([old, new])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').skip(2).collect();
+    let count = |sign| {
+        lines
+            .iter()
+            .filter(|line| line.first() == Some(&sign))
+            .count()
+    };
+    (count(b'+'), count(b'-'))
+}
+
+#[test]
+fn a_histogram_counts_the_lines_that_diff_counts() {
+    if require("qemu-img").is_none() || require("mke2fs").is_none() || require("diff").is_none() {
+        return;
+    }
+    let dir = workshop();
+    let dir = dir.path();
+    ours(dir, &["cp", "-r", "disk.qcow2:/etc", "old"]);
+    change(dir, "disk.qcow2");
+    ours(dir, &["cp", "-r", "disk.qcow2:/etc", "changed"]);
+    let words = [
+        "diff",
+        "--stat",
+        "disk.qcow2:/etc",
+        "--from-snapshot",
+        "before",
+    ];
+    let run = diskfs_in(dir, &words);
+    assert_eq!((run.code(), run.stderr()), (Some(1), String::new()));
+    let text = String::from_utf8(run.output.stdout.clone()).unwrap();
+    let line = |name: &str| {
+        let start = format!(" /etc/{name} ");
+        let found = text.lines().find(|line| line.starts_with(&start));
+        found
+            .unwrap_or_else(|| panic!("{name}: {text}"))
+            .split(" | ")
+            .nth(1)
+            .unwrap()
+    };
+    for name in ["hosts", "same-size", "cr", "new"] {
+        let (added, removed) =
+            counted(&dir.join("old").join(name), &dir.join("changed").join(name));
+        let words: Vec<&str> = line(name).split_whitespace().collect();
+        assert_eq!(words[0], (added + removed).to_string(), "{name}: {text}");
+        let bar = format!("{}{}", "+".repeat(added), "-".repeat(removed));
+        assert_eq!(words[1], bar, "{name}: {text}");
+    }
+    assert!(line("new").ends_with(" (new)"), "{text}");
+    assert!(line("binary").contains("Bin "), "{text}");
+    assert_eq!(line("link"), "target hosts -> new");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let total = text.lines().last().unwrap();
+    assert!(
+        total.contains(" differ, ") && total.contains("insertion"),
+        "{total}"
+    );
+}
+
 #[test]
 fn trouble_is_told_apart_from_a_difference() {
     let demo = image("demo.qcow2");

@@ -49,6 +49,67 @@ fn info_tells_image_partitions_and_filesystems() {
     assert_eq!(filesystems[1]["readable"], true);
 }
 
+/// Returns the shade of each cell of a disk, from the ranges that `qemu-img map` shows as stored.
+fn shades(map: &serde_json::Value, size: u64, depth: u64) -> String {
+    const CELLS: u64 = 64;
+    let stored = |from: u64, to: u64| -> u64 {
+        let ranges = map.as_array().unwrap().iter();
+        let ranges = ranges.filter(|range| range["data"] == true && range["depth"] == depth);
+        let bytes = ranges.map(|range| {
+            let start = range["start"].as_u64().unwrap();
+            let end = start + range["length"].as_u64().unwrap();
+            end.min(to).saturating_sub(start.max(from))
+        });
+        bytes.sum()
+    };
+    let shade = |cell: u64| {
+        let (from, to) = (size * cell / CELLS, size * (cell + 1) / CELLS);
+        match (stored(from, to), to - from) {
+            (0, _) => '·',
+            (part, whole) if part == whole => '█',
+            (part, whole) if part * 4 < whole => '░',
+            (part, whole) if part * 4 < whole * 3 => '▒',
+            _ => '▓',
+        }
+    };
+    (0..CELLS).map(shade).collect()
+}
+
+#[test]
+fn a_map_shows_what_qemu_img_finds_in_each_file() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(words[0]);
+        command.args(&words[1..]).current_dir(demo.directory());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        output.stdout
+    };
+    let overlay = ["-b", "demo.qcow2", "-F", "qcow2", "top.qcow2"];
+    run(&[&["qemu-img", "create", "-q", "-f", "qcow2"][..], &overlay].concat());
+    run(&["qemu-io", "-c", "write -P 7 30M 3M", "top.qcow2"]);
+    let map = run(&["qemu-img", "map", "--output=json", "top.qcow2"]);
+    let map = serde_json::from_slice(&map).unwrap();
+    let text = diskfs(
+        &demo,
+        &["info", "--map", "--allow-backing", ".", "top.qcow2"],
+    )
+    .text();
+    let rows: Vec<&str> = text.lines().rev().take(4).collect();
+    let [partitions, base, top, ruler] = rows[..] else {
+        panic!("{text}");
+    };
+    assert_eq!(ruler, format!("0{:>63}", "64 MiB"), "{text}");
+    assert_eq!(top, format!("{}  top.qcow2", shades(&map, 64 << 20, 0)));
+    assert_eq!(base, format!("{}  demo.qcow2", shades(&map, 64 << 20, 1)));
+    assert!(partitions.contains("p15─"), "{text}");
+    assert!(partitions.contains("─p1─"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}
+
 #[test]
 fn info_tells_snapshots_and_bitmaps() {
     let snapshots = image("qcow2-snapshots.qcow2");
@@ -333,15 +394,11 @@ fn df_draws_gauges_for_terminals_only() {
         .unwrap();
     let drawn = String::from_utf8(output.stdout).unwrap();
     let row = drawn.lines().nth(1).unwrap();
-    let percent = plain.lines().nth(1).unwrap().split_whitespace();
-    let percent = percent.clone().find(|word| word.ends_with('%')).unwrap();
+    let mut words = plain.lines().nth(1).unwrap().split_whitespace();
+    let percent = words.find(|word| word.ends_with('%')).unwrap();
     let (before, gauge) = row.split_once('\u{2595}').unwrap();
     assert!(before.trim_end().ends_with(percent), "{row}");
-    assert_eq!(
-        gauge.chars().position(|c| c == '\u{258f}'),
-        Some(10),
-        "{row}"
-    );
+    assert_eq!(gauge.chars().nth(10), Some('\u{258f}'), "{row}");
 }
 
 #[test]

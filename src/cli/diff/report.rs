@@ -55,7 +55,11 @@ impl Counts {
 impl Outcome {
     /// Returns the kind of change, the file to show, and its path on its side: the old side if it
     /// is on both.
-    fn shown<'a>(&'a self, from: &Side, to: &Side) -> (&'static str, &'a SortedEntry, Vec<u8>) {
+    pub(super) fn shown<'a>(
+        &'a self,
+        from: &Side,
+        to: &Side,
+    ) -> (&'static str, &'a SortedEntry, Vec<u8>) {
         let (change, entry, side) = match &self.pair {
             Pair::OnlyFrom(entry) => ("removed", entry, from),
             Pair::OnlyTo(entry) => ("added", entry, to),
@@ -148,14 +152,8 @@ impl Lines {
             out.write_all(letter.as_bytes())?;
         }
         out.write_all(&self.style.show(&path))?;
-        if let (Pair::Both(both), false) = (&outcome.pair, self.name_only) {
-            let (old, new) = (&both.from.metadata, &both.to.metadata);
-            let what: Vec<String> = outcome
-                .aspects
-                .iter()
-                .map(|a| in_words(a, old, new))
-                .collect();
-            write!(out, "\t{}", what.join(", "))?;
+        if matches!(outcome.pair, Pair::Both(_)) && !self.name_only {
+            write!(out, "\t{}", changes(outcome))?;
         }
         out.write_all(b"\n")?;
         match self.unified {
@@ -163,6 +161,17 @@ impl Lines {
             None => Ok(()),
         }
     }
+}
+
+/// Describes the differences of a file that exists on both sides.
+pub(super) fn changes(outcome: &Outcome) -> String {
+    let Pair::Both(both) = &outcome.pair else {
+        return String::new();
+    };
+    let (old, new) = (&both.from.metadata, &both.to.metadata);
+    let aspects = outcome.aspects.iter();
+    let words: Vec<String> = aspects.map(|a| in_words(a, old, new)).collect();
+    words.join(", ")
 }
 
 /// Describes a difference, for example as `mode 0644 -> 0600`.

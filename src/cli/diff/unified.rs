@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use diskfs::vfs::{FileType, Timestamp};
 use diskfs::{Result, SortedEntry};
-use similar::TextDiff;
+use similar::{ChangeTag, TextDiff};
 
 use super::compare::{Aspect, Outcome};
 use super::pairs::Pair;
@@ -21,6 +21,76 @@ const LIMIT_BYTES: u64 = 8 << 20;
 /// changed.
 const COMPARISON_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The size of a difference of contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// The numbers of lines of texts.
+    Lines {
+        /// The lines that only the new text has.
+        added: u64,
+        /// The lines that only the old text has.
+        removed: u64,
+    },
+    /// The sizes of files of which one is large or not a text.
+    Bytes {
+        /// The size of the old file.
+        old: u64,
+        /// The size of the new file.
+        new: u64,
+    },
+}
+
+/// Returns the size of the difference of the contents; `None` if they do not differ, or if one of
+/// both is not a regular file.
+pub(super) fn extent(from: &Side, to: &Side, outcome: &Outcome) -> Result<Option<Extent>> {
+    let Some((old, new)) = texts(from, to, outcome)? else {
+        return Ok(None);
+    };
+    let (Some(old_bytes), Some(new_bytes)) = (&old.bytes, &new.bytes) else {
+        return Ok(Some(Extent::Bytes {
+            old: old.size_bytes,
+            new: new.size_bytes,
+        }));
+    };
+    let (old_lines, new_lines) = (lines(old_bytes), lines(new_bytes));
+    let (mut added, mut removed) = (0_u64, 0_u64);
+    for change in diff(&old_lines, &new_lines).iter_all_changes() {
+        match change.tag() {
+            ChangeTag::Insert => added = added.saturating_add(1),
+            ChangeTag::Delete => removed = removed.saturating_add(1),
+            ChangeTag::Equal => {}
+        }
+    }
+    Ok(Some(Extent::Lines { added, removed }))
+}
+
+/// Reads both texts, if the contents differ.
+fn texts(from: &Side, to: &Side, outcome: &Outcome) -> Result<Option<(Text, Text)>> {
+    let (old, new) = match &outcome.pair {
+        Pair::OnlyFrom(entry) => (Some(entry), None),
+        Pair::OnlyTo(entry) => (None, Some(entry)),
+        Pair::Both(both) if outcome.aspects.contains(&Aspect::Content) => {
+            (Some(&both.from), Some(&both.to))
+        }
+        Pair::Both(_) => return Ok(None),
+    };
+    let is_file = |entry: &&SortedEntry| entry.metadata.file_type == FileType::Regular;
+    if !old.iter().chain(&new).all(is_file) {
+        return Ok(None);
+    }
+    Ok(Some((
+        Text::read(from, "a", old)?,
+        Text::read(to, "b", new)?,
+    )))
+}
+
+fn diff<'a>(old: &'a [&'a [u8]], new: &'a [&'a [u8]]) -> TextDiff<'a, 'a, [u8]> {
+    TextDiff::configure()
+        .timeout(COMPARISON_TIMEOUT)
+        .newline_terminated(true)
+        .diff_slices(old, new)
+}
+
 /// Writes the difference of the contents, if the contents differ.
 pub(super) fn write(
     from: &Side,
@@ -30,20 +100,9 @@ pub(super) fn write(
     style: NameStyle,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let (old, new) = match &outcome.pair {
-        Pair::OnlyFrom(entry) => (Some(entry), None),
-        Pair::OnlyTo(entry) => (None, Some(entry)),
-        Pair::Both(both) if outcome.aspects.contains(&Aspect::Content) => {
-            (Some(&both.from), Some(&both.to))
-        }
-        Pair::Both(_) => return Ok(()),
-    };
-    let is_file = |entry: &&SortedEntry| entry.metadata.file_type == FileType::Regular;
-    if !old.iter().chain(&new).all(is_file) {
+    let Some((old, new)) = texts(from, to, outcome)? else {
         return Ok(());
-    }
-    let old = Text::read(from, "a", old)?;
-    let new = Text::read(to, "b", new)?;
+    };
     let (Some(old_bytes), Some(new_bytes)) = (&old.bytes, &new.bytes) else {
         let why = if old.is_large || new.is_large {
             "Large"
@@ -54,10 +113,7 @@ pub(super) fn write(
         return Ok(out.write_all(&[why.as_bytes(), b" files ", &names, b" differ\n"].concat())?);
     };
     let (old_lines, new_lines) = (lines(old_bytes), lines(new_bytes));
-    let diff = TextDiff::configure()
-        .timeout(COMPARISON_TIMEOUT)
-        .newline_terminated(true)
-        .diff_slices(&old_lines, &new_lines);
+    let diff = diff(&old_lines, &new_lines);
     let mut header = Some(());
     for hunk in diff.unified_diff().context_radius(context).iter_hunks() {
         if header.take().is_some() {
@@ -89,6 +145,7 @@ struct Text {
     modified: Option<Timestamp>,
     /// The contents, or `None` if they are not shown.
     bytes: Option<Vec<u8>>,
+    size_bytes: u64,
     is_large: bool,
 }
 
@@ -99,6 +156,7 @@ impl Text {
                 name: b"/dev/null".to_vec(),
                 modified: None,
                 bytes: Some(Vec::new()),
+                size_bytes: 0,
                 is_large: false,
             });
         };
@@ -120,6 +178,7 @@ impl Text {
             name: join(prefix.as_bytes(), below),
             modified: Some(metadata.modified),
             bytes,
+            size_bytes: metadata.size_bytes,
             is_large,
         })
     }

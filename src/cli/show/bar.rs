@@ -1,4 +1,4 @@
-//! Bars of block characters.
+//! Bars and shades of block characters.
 
 /// A full cell.
 const FULL: char = '\u{2588}';
@@ -27,6 +27,18 @@ pub(crate) fn gauge(part: u64, whole: u64, cells: u16) -> String {
     format!("\u{2595}{bar:width$}\u{258f}", width = usize::from(cells))
 }
 
+/// Returns the character for a cell of a map, by the share of it that is there.
+pub(crate) fn shade(part: u64, whole: u64) -> char {
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    match part * 4 {
+        0 => '\u{b7}',
+        quarters if quarters < whole => '\u{2591}',
+        quarters if quarters < whole * 3 => '\u{2592}',
+        _ if part < whole => '\u{2593}',
+        _ => FULL,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +53,13 @@ mod tests {
         assert_eq!(bar(1, u64::MAX, 4), "\u{258f}", "what exists is seen");
         assert_eq!(bar(9, 3, 1), "\u{2588}", "at most the whole");
         assert_eq!(bar(5, 0, 4), "");
+    }
+
+    #[test]
+    fn shades_show_what_exists() {
+        let shades = [0, 1, 24, 25, 74, 75, 99, 100].map(|part| shade(part, 100));
+        assert_eq!(shades.iter().collect::<String>(), "·░░▒▒▓▓█");
+        assert_eq!(shade(1, u64::MAX), '░');
     }
 
     #[test]
