@@ -25,6 +25,10 @@ use tally::{CountOnce, Space, Subdirectories, Tally, UsageEntry};
 /// The number of levels that a tree shows by default.
 const TREE_DEPTH: usize = 3;
 
+/// The largest number of levels of a tree: its branches are nested in memory, and an image can have
+/// any depth.
+const TREE_DEPTH_MAX: usize = 64;
+
 /// Show the disk usage of directories
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
@@ -239,7 +243,7 @@ impl Du {
     fn shows(&self, counted: &UsageEntry) -> bool {
         let deepest = match (self.summarize, self.tree) {
             (true, _) => Some(0),
-            (false, true) => Some(self.max_depth.unwrap_or(TREE_DEPTH)),
+            (false, true) => Some(self.max_depth.unwrap_or(TREE_DEPTH).min(TREE_DEPTH_MAX)),
             (false, false) => self.max_depth,
         };
         let is_wanted = self.all || counted.depth == 0 || counted.is_dir();
