@@ -11,6 +11,7 @@ mod level;
 mod mounts;
 mod names;
 mod opened;
+mod processor_clock;
 mod track;
 mod tree;
 

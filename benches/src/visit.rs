@@ -131,7 +131,7 @@ fn milliseconds(duration: Duration) -> f64 {
     clippy::as_conversions,
     reason = "figures for a table; 53 bits are plenty"
 )]
-fn to_float(count: u64) -> f64 {
+pub(crate) fn to_float(count: u64) -> f64 {
     count as f64
 }
 

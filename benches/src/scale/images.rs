@@ -25,8 +25,7 @@ const LIMITS: Limits = Limits {
     threads: 0,
 };
 
-/// The limits of an image that is open for writing: two threads commit
-/// and write back.
+/// The limits of an image that is open for writing: two threads commit and write back.
 const WRITTEN_LIMITS: Limits = Limits {
     threads: 2,
     ..LIMITS

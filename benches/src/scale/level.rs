@@ -3,8 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
+use super::processor_clock;
 use crate::machine;
 
 /// The process that is measured.
@@ -29,30 +30,11 @@ pub(super) struct Level {
 
 impl Meter {
     /// Returns the processor time of the process so far, of all its threads.
-    #[expect(
-        unsafe_code,
-        reason = "neither std nor rustix has the clock of another process"
-    )]
     pub(super) fn processor_time(self) -> Result<Duration> {
-        let pid = match self {
+        processor_clock::read(match self {
             Self::Own => 0,
             Self::Process(pid) => pid.try_into()?,
-        };
-        let mut clock = 0;
-        // SAFETY: the pointer is to a live, writable value of the type that the call fills.
-        let code = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
-        ensure!(code == 0, "process {pid} has no clock: error {code}");
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the pointer is to a live, writable value of the type that the call fills.
-        let code = unsafe { libc::clock_gettime(clock, &raw mut time) };
-        ensure!(code == 0, "process {pid} has ended");
-        Ok(Duration::new(
-            time.tv_sec.try_into()?,
-            time.tv_nsec.try_into()?,
-        ))
+        })
     }
 }
 

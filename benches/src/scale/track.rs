@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::level::Level;
 use crate::interrupt;
+use crate::visit::to_float;
 
 /// The number of parts of a decade whose median counts, so that other load on the machine for a
 /// while doesn't.
@@ -88,7 +89,7 @@ impl Phase {
                 for number in done..to {
                     operation(number)?;
                 }
-                seconds.push(clock.elapsed().as_secs_f64() / float(to - done));
+                seconds.push(clock.elapsed().as_secs_f64() / to_float(to - done));
                 done = to;
             }
             let used = processor_time()?.saturating_sub(before);
@@ -96,7 +97,7 @@ impl Phase {
             phase.decades.push(Decade {
                 end,
                 seconds: seconds.get(seconds.len() / 2).copied().unwrap_or_default(),
-                processor_seconds: used.as_secs_f64() / float(end - start),
+                processor_seconds: used.as_secs_f64() / to_float(end - start),
                 level: level()?,
             });
         }
@@ -191,15 +192,6 @@ pub(super) fn head() -> String {
     "| case | operation | number | operations/s | us each | processor us | memory (MiB) | descriptors | threads \
      |\n|---|---|---|---|---|---|---|---|---|"
         .to_owned()
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::as_conversions,
-    reason = "numbers of operations; 53 bits are plenty"
-)]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
