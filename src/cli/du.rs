@@ -66,7 +66,7 @@ pub(super) struct Du {
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
 
-    /// Draw a tree with bars, the largest directories first [default depth: 3, default units: -h]
+    /// Draw a tree with bars, the largest directories first [default depth: 3, at most 64; default units: -h]
     #[arg(long, conflicts_with_all = ["summarize", "total"])]
     tree: bool,
 

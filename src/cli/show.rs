@@ -11,6 +11,11 @@ pub(crate) mod time;
 
 use std::io::IsTerminal;
 
+/// Puts a text between the escapes of a terminal for a foreground colour, such as 32 for green.
+pub(crate) fn coloured(text: &str, colour: u8) -> String {
+    format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+}
+
 /// Returns true if what is written to a stream has colours: on a terminal, and only if its user
 /// allows them (<https://no-color.org>).
 pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {

@@ -12,7 +12,7 @@ use super::side::Side;
 use super::unified::{self, Extent};
 use crate::cli::session::name_style;
 use crate::cli::show::name::NameStyle;
-use crate::cli::show::{has_colours, mode};
+use crate::cli::show::{coloured, has_colours, mode};
 
 /// The number of lines that are drawn one by one. More are drawn in proportion: a scale of all files
 /// would be known only at the end.
@@ -21,9 +21,8 @@ const BAR_CELLS: u64 = 24;
 /// The width of short names.
 const NAME_CELLS: usize = 40;
 
-/// The escapes for the colours of added and removed lines.
-const COLOURS: [&str; 2] = ["\u{1b}[32m", "\u{1b}[31m"];
-const NO_COLOUR: &str = "\u{1b}[0m";
+/// The colours of added and removed lines: green and red.
+const COLOURS: [u8; 2] = [32, 31];
 
 /// A histogram in progress.
 #[derive(Debug)]
@@ -92,7 +91,7 @@ impl Histogram {
         let draw = |(cells, (sign, colour))| {
             let drawn = str::repeat(sign, cells);
             if self.has_colours && cells > 0 {
-                format!("{colour}{drawn}{NO_COLOUR}")
+                coloured(&drawn, colour)
             } else {
                 drawn
             }

@@ -9,6 +9,7 @@ use diskfs::volume::Partition;
 use diskfs::{Disk, Result};
 
 use crate::cli::show::bar::shade;
+use crate::cli::show::coloured;
 use crate::cli::show::name::text as safe;
 use crate::cli::show::size::units;
 
@@ -159,7 +160,7 @@ impl Line {
             out.extend(std::iter::repeat_n(' ', cells.start - at));
             let part = bracket(cells.len(), name);
             if has_colours {
-                let _ = write!(out, "\u{1b}[{colour}m{part}\u{1b}[0m"); // Cannot fail.
+                out.push_str(&coloured(&part, *colour));
             } else {
                 out.push_str(&part);
             }
