@@ -32,6 +32,16 @@ impl Series {
     }
 }
 
+/// Converts a count to the type of the samples.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::as_conversions,
+    reason = "figures for a table; 53 bits are plenty"
+)]
+pub(crate) fn to_float(count: u64) -> f64 {
+    count as f64
+}
+
 /// A visit that a contender did not finish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Gap {

@@ -23,6 +23,7 @@ use anyhow::Result;
 
 use crate::contender::Contender;
 use crate::rig::Rig;
+use crate::samples::to_float;
 
 /// The milliseconds that a microVM may take for 1 GiB: 500 MB/s when reading, 300 MB/s when
 /// writing.
@@ -124,15 +125,6 @@ pub(crate) fn all() -> [&'static dyn Visit; 13] {
 
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::as_conversions,
-    reason = "figures for a table; 53 bits are plenty"
-)]
-pub(crate) fn to_float(count: u64) -> f64 {
-    count as f64
 }
 
 fn mebibytes(bytes: u64) -> f64 {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::level::Level;
 use crate::interrupt;
-use crate::visit::to_float;
+use crate::samples::to_float;
 
 /// The number of parts of a decade whose median counts, so that other load on the machine for a
 /// while doesn't.

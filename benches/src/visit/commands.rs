@@ -4,10 +4,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Record, Row, SMALL_FILE, Unit, Visit, mebibytes, milliseconds, to_float};
+use super::{Record, Row, SMALL_FILE, Unit, Visit, mebibytes, milliseconds};
 use crate::command;
 use crate::contender::Contender;
 use crate::rig::Rig;
+use crate::samples::to_float;
 
 const KEY_CAT_COLD: &str = "cat_cold";
 const KEY_CAT: &str = "cat";

@@ -10,8 +10,9 @@ use crate::contender::Contender;
 use crate::image::LARGE_FILE;
 use crate::mount::Mount;
 use crate::rig::Rig;
+use crate::samples::to_float;
 
-use super::{Record, Row, Unit, Visit, to_float};
+use super::{Record, Row, Unit, Visit};
 
 /// The size of one read.
 const BLOCK_BYTES: u64 = 4096;

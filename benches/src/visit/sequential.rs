@@ -9,8 +9,9 @@ use crate::contender::Contender;
 use crate::image::{LARGE_FILE, LARGE_FILE_BYTES};
 use crate::mount::Mount;
 use crate::rig::Rig;
+use crate::samples::to_float;
 
-use super::{READ_TARGET_MS, Record, Row, Unit, Visit, milliseconds, to_float};
+use super::{READ_TARGET_MS, Record, Row, Unit, Visit, milliseconds};
 
 const KEY_COLD: &str = "sequential_cold";
 const KEY_AMPLIFICATION: &str = "sequential_amplification";

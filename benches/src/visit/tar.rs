@@ -4,11 +4,12 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Record, Row, Unit, Visit, mebibytes, milliseconds, to_float};
+use super::{Record, Row, Unit, Visit, mebibytes, milliseconds};
 use crate::command;
 use crate::contender::Contender;
 use crate::mount::Mount;
 use crate::rig::Rig;
+use crate::samples::to_float;
 
 const KEY_COLD: &str = "tar_cold";
 const KEY_AMPLIFICATION: &str = "tar_amplification";
