@@ -8,6 +8,8 @@ mod background_copy;
 mod backup;
 mod bench;
 mod bitmap;
+#[cfg(feature = "browse")]
+mod browse;
 mod build;
 mod bytes;
 mod cat;
@@ -78,6 +80,7 @@ mod operand;
 pub(crate) mod options;
 mod out_file;
 mod partition;
+mod passed_on;
 mod pool;
 mod progress;
 pub(crate) mod qemu_img;
@@ -96,6 +99,7 @@ mod seed;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
+mod shell;
 mod show;
 mod signals;
 mod snapshot;
@@ -205,6 +209,9 @@ macro_rules! commands {
             Find(find::Find),
             Stat(stat::Stat),
             Cat(cat::Cat),
+            #[cfg(feature = "browse")]
+            Browse(browse::Browse),
+            Shell(shell::Shell),
             #[cfg(feature = "fuse")]
             Mount(mount::Mount),
             #[cfg(feature = "fuse")]
@@ -307,6 +314,9 @@ impl Command {
             Self::Find(_) => "find",
             Self::Stat(_) => "stat",
             Self::Cat(_) => "cat",
+            #[cfg(feature = "browse")]
+            Self::Browse(_) => "browse",
+            Self::Shell(_) => "shell",
             #[cfg(feature = "fuse")]
             Self::Mount(_) => "mount",
             #[cfg(feature = "fuse")]
@@ -401,6 +411,7 @@ impl Command {
             Self::Tar(args) => Some(args.needs()),
             Self::Hash(args) => Some(args.needs()),
             Self::Validate(args) => Some(args.needs()),
+            Self::Complete(args) => args.needs(),
             #[cfg(feature = "fuse")]
             Self::Mount(args) => args.needs(),
             _ => None,
@@ -441,6 +452,9 @@ impl Command {
             Self::Find(args) => find::run(args, session),
             Self::Stat(args) => stat::run(args, session),
             Self::Cat(args) => cat::run(args, session),
+            #[cfg(feature = "browse")]
+            Self::Browse(args) => browse::run(args, session),
+            Self::Shell(args) => shell::run(args, session),
             #[cfg(feature = "fuse")]
             Self::Mount(args) => mount::run(args, session),
             #[cfg(feature = "fuse")]

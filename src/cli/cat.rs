@@ -1,6 +1,7 @@
 //! The command `diskfs cat`.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use clap::Args;
 use diskfs::Result;
 use diskfs::vfs::{ErrorKind, FileType, Follow};
 
+use super::bytes;
 use super::copy::{self, Buffer};
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -21,7 +23,8 @@ use super::session::{Located, Session};
 #[command(after_help = "Examples:
   diskfs cat disk.qcow2:/etc/fstab
   diskfs cat disk.qcow2:/etc/hosts /etc/hostname
-  diskfs cat -o kernel disk.qcow2:/vmlinuz")]
+  diskfs cat -o kernel disk.qcow2:/vmlinuz
+  diskfs cat --skip-bytes 1M --read-bytes 512 disk.qcow2:/swapfile")]
 pub(super) struct Cat {
     /// The files to print, one after the other; symlinks are followed within the image
     #[arg(required = true, value_name = "IMG:/FILE")]
@@ -31,6 +34,14 @@ pub(super) struct Cat {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Skip this many bytes at the start of each file, as od(1) does; K, M, G, ... are accepted
+    #[arg(short = 'j', long, value_name = "BYTES", value_parser = bytes::parse, default_value = "0", hide_default_value = true)]
+    skip_bytes: u64,
+
+    /// Print at most this many bytes of each file
+    #[arg(short = 'N', long, value_name = "BYTES", value_parser = bytes::parse)]
+    read_bytes: Option<u64>,
+
     #[command(flatten)]
     source: SourceArgs,
 }
@@ -39,6 +50,13 @@ impl Cat {
     /// Returns the files of the host that the command uses.
     pub(super) fn needs(&self) -> Needs<'_> {
         Needs::reading(&self.files, &self.source).writing(self.output.as_deref())
+    }
+
+    /// Returns the range to print of a file of this size.
+    fn range(&self, size_bytes: u64) -> Range<u64> {
+        let start = self.skip_bytes.min(size_bytes);
+        let end = self.read_bytes.and_then(|length| start.checked_add(length));
+        start..end.map_or(size_bytes, |end| end.min(size_bytes))
     }
 }
 
@@ -58,7 +76,7 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     let mut progress = Progress::new(session.progress(), None);
     let mut printed = false;
     for place in places {
-        match print(&place, &mut buffer, &mut progress, &mut out) {
+        match print(args, &place, &mut buffer, &mut progress, &mut out) {
             Ok(()) => printed = true,
             Err(error) if error.is_broken_pipe() => break,
             Err(error) => session.report(&error),
@@ -72,6 +90,7 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
 }
 
 fn print(
+    args: &Cat,
     place: &Located,
     buffer: &mut Buffer,
     progress: &mut Progress,
@@ -83,7 +102,8 @@ fn print(
         FileType::Regular => {
             progress.file();
             let mut file = node.open_with(&metadata)?;
-            copy::range(&mut file, 0..metadata.size_bytes, buffer, |piece| {
+            let range = args.range(metadata.size_bytes);
+            copy::range(&mut file, range, buffer, |piece| {
                 out.write_all(piece)?;
                 progress.advance(piece.len() as u64);
                 Ok(())

@@ -12,6 +12,8 @@ use clap_complete::Shell;
 
 use diskfs::Result;
 
+use super::options::ImageArgs;
+use super::sandbox::Needs;
 use super::session::stdout;
 
 /// Print the completion script of a shell
@@ -36,6 +38,15 @@ pub(super) struct Complete {
     /// The command line up to the cursor
     #[arg(allow_hyphen_values = true)]
     line: OsString,
+}
+
+impl Complete {
+    /// Returns the files of the host that the command uses: the image of the command line.
+    pub(super) fn needs(&self) -> Option<Needs<'_>> {
+        let image = candidates::image(&words::split(self.line.as_bytes()))?;
+        let options = ImageArgs::default();
+        Some(Needs::reading_whole(&image.into(), &options))
+    }
 }
 
 /// The shells whose completion scripts call this program.

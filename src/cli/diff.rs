@@ -9,6 +9,7 @@ mod unified;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 
@@ -23,7 +24,7 @@ use super::sandbox::Needs;
 use super::session::{Output, Session, stdout};
 use super::show::json::List;
 use compare::{Comparison, Outcome};
-use pairs::Pairs;
+use pairs::{Pairs, Selection};
 use report::{Counts, Lines};
 use side::Side;
 use stat::Histogram;
@@ -54,6 +55,7 @@ Examples:
   diskfs diff disk.qcow2 --from-snapshot before
   diskfs diff --stat disk.qcow2:/etc --from-snapshot before
   diskfs diff disk.qcow2:/etc --from-snapshot s1 --to-snapshot s2 -u
+  diskfs diff -u --only etc/fstab before.qcow2 after.qcow2
   diskfs diff --backing overlay.qcow2 --exclude /var/log --exclude '*.pyc'
   diskfs diff -u a.img:/etc b.img:/etc | patch -p1 -d etc"
 )]
@@ -113,6 +115,10 @@ pub(super) struct Diff {
     #[command(flatten)]
     exclude: ExcludeArgs,
 
+    /// Compare only this file, or this directory with everything below it; PATH is relative to A and B
+    #[arg(long, value_name = "PATH")]
+    only: Option<OsString>,
+
     /// The number of files to read in parallel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
@@ -138,7 +144,8 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
         Output::Json => {
             let mut list = List::begin(&mut out, session.command(), "differences")?;
             let counts = differences(args, session, &from, &to, |outcome| {
-                Ok(list.push(&report::entry(&from, &to, outcome))?)
+                let entry = report::entry(&from, &to, outcome, args.unified)?;
+                Ok(list.push(&entry)?)
             })?;
             list.end_with("counts", &counts.json())?;
             counts
@@ -183,7 +190,7 @@ pub(super) fn print_changes(
         trust_times: true,
     };
     let lines = Lines::new(false, None);
-    for pair in Pairs::new(&from, &to, &ExcludeArgs::default()) {
+    for pair in Pairs::new(&from, &to, &Selection::default()) {
         let outcome = comparison.outcome(pair?)?;
         if outcome.is_difference() {
             lines.write(&from, &to, &outcome, out)?;
@@ -259,7 +266,11 @@ fn differences(
         trust_times: args.trust_times,
     };
     let threads = args.threads.map_or_else(pool::default_threads, usize::from);
-    let pairs = Pairs::new(from, to, &args.exclude);
+    let selection = Selection {
+        exclude: args.exclude.clone(),
+        only: args.only.as_ref().map(|path| path.as_bytes().to_vec()),
+    };
+    let pairs = Pairs::new(from, to, &selection);
     let mut counts = Counts::default();
     pool::in_order(
         pairs,

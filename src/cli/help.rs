@@ -14,7 +14,10 @@ pub(super) use common::{CommonOptions, for_pages, print_common_options};
 
 /// The commands, grouped by purpose. A test makes sure that no command is missing.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look at an image", &["info", "inspect", "log", "df"]),
+    (
+        "Look at an image",
+        &["info", "inspect", "log", "df", "browse", "shell"],
+    ),
     (
         "Look at its files",
         &[

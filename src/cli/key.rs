@@ -91,6 +91,17 @@ pub(crate) struct HeaderSelector {
     file: PathBuf,
 }
 
+impl KeySelector {
+    /// Returns true if only the first process that reads the key gets it.
+    pub(crate) fn is_read_once(&self) -> bool {
+        match &self.source {
+            Source::Ask => true,
+            Source::File(path) => is_standard(path),
+            Source::VolumeKey(_) | Source::Variable(_) | Source::Clear(_) => false,
+        }
+    }
+}
+
 impl FromStr for HeaderSelector {
     type Err = String;
 

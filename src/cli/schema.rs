@@ -81,6 +81,12 @@ pub(super) fn run(args: &Schema, session: &Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Returns the schema of a command, or `None` if there is no such command.
+#[cfg(feature = "browse")]
+pub(super) fn named(command: &str) -> Option<Value> {
+    schemas().ok()?.remove(command)
+}
+
 fn schemas() -> Result<Map<String, Value>> {
     let wrong = |error| Error::new(ErrorKind::Invalid, format!("invalid schemas: {error}"));
     let mut schemas: Map<String, Value> = serde_json::from_str(SCHEMAS).map_err(wrong)?;
@@ -116,7 +122,7 @@ mod tests {
     use super::info::Info;
     use super::program::{Appliance, Man, Schemas, Uefi};
     use super::qcow2::{Amend, BitmapDocument, Commit, Rebase, SnapshotDocument};
-    use super::serving::{Export, Hotplug, Umount, Wait};
+    use super::serving::{Browse, Export, Hotplug, Umount, Wait};
     use super::sizes::{PartitionDocument, Resize, Sparsify};
     use super::*;
 
@@ -143,6 +149,7 @@ mod tests {
             ("backup", schema::<Backup>()),
             ("bench", schema::<Bench>()),
             ("bitmap", schema::<BitmapDocument>()),
+            ("browse", schema::<Browse>()),
             ("build", schema::<Build>()),
             ("cat", none("the contents of files")),
             ("changing", schema::<Changing>()),
@@ -182,6 +189,7 @@ mod tests {
             ("schema", schema::<Schemas>()),
             ("seed", schema::<Seed>()),
             ("serve", none("empty")),
+            ("shell", none("the output of the commands")),
             ("snapshot", schema::<SnapshotDocument>()),
             ("sparsify", schema::<Sparsify>()),
             ("stat", schema::<Stat>()),

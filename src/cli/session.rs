@@ -79,7 +79,6 @@ impl Session {
     }
 
     /// Returns true if processes that read images confine themselves.
-    #[cfg(feature = "serve")]
     pub(crate) fn confines(&self) -> bool {
         self.confinement == Confinement::On
     }

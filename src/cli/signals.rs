@@ -21,6 +21,15 @@ const FOR_PROGRAMS: [libc::c_int; 7] = [
     libc::SIGWINCH,
 ];
 
+/// Lets Ctrl-C end the child processes of the terminal, but not this program. Children do not inherit
+/// this, unlike a blocked or ignored signal.
+pub(super) fn ignore_interrupts() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    // SAFETY: the handler does nothing, so that it is safe at any moment; the signal exists.
+    unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
+}
+
 /// A set of signals that no longer end the program by themselves, but are waited for.
 pub(super) struct Signals(libc::sigset_t);
 

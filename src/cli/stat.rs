@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use diskfs::Result;
-use diskfs::vfs::{FileType, Follow, Metadata, Timestamp};
+use diskfs::vfs::{FileExtent, FileExtentKind, FileType, Follow, Metadata, Timestamp};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -20,7 +20,8 @@ use super::show::{mode, time};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs stat disk.qcow2:/etc/shadow
-  diskfs stat -L --json disk.qcow2:/bin/sh")]
+  diskfs stat -L --json disk.qcow2:/bin/sh
+  diskfs stat --extents disk.qcow2:/vmlinuz")]
 pub(super) struct Stat {
     /// The files to show; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
@@ -29,6 +30,10 @@ pub(super) struct Stat {
     /// Follow symlinks
     #[arg(short = 'L', long)]
     dereference: bool,
+
+    /// Also show the extents of regular files, and where the volume stores them; at most 65536
+    #[arg(long)]
+    extents: bool,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -39,7 +44,13 @@ struct Facts {
     metadata: Metadata,
     target: Option<Vec<u8>>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The extents, if they are shown.
+    extents: Option<Vec<FileExtent>>,
 }
+
+/// The maximum number of extents that are shown of a file: an image can claim more than fit into
+/// memory.
+const MAX_EXTENTS: usize = 1 << 16;
 
 impl Stat {
     /// Returns the files of the host that the command uses.
@@ -60,7 +71,7 @@ pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
         Output::Json => {
             let mut list = List::begin(&mut out, session.command(), "entries")?;
             for place in places {
-                match facts(&place, follow) {
+                match facts(&place, follow, args.extents) {
                     Ok(facts) => list.push(&facts_json(&place, &facts))?,
                     Err(error) => session.report(&error),
                 }
@@ -70,7 +81,7 @@ pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
         Output::Text => {
             let style = name_style(NameStyle::Quoted);
             for place in places {
-                match facts(&place, follow) {
+                match facts(&place, follow, args.extents) {
                     Ok(facts) => print(&mut out, style, &place, &facts)?,
                     Err(error) => session.report(&error),
                 }
@@ -80,17 +91,20 @@ pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn facts(place: &Located, follow: Follow) -> Result<Facts> {
+fn facts(place: &Located, follow: Follow, with_extents: bool) -> Result<Facts> {
     let node = place.node(follow)?;
     let metadata = node.metadata()?;
     let target = match metadata.file_type {
         FileType::Symlink => Some(node.read_link()?),
         _ => None,
     };
+    let has_extents = with_extents && metadata.file_type == FileType::Regular;
+    let extents = || node.extents(0)?.take(MAX_EXTENTS).collect();
     Ok(Facts {
-        metadata,
         target,
         xattrs: node.xattrs()?,
+        extents: has_extents.then(extents).transpose()?,
+        metadata,
     })
 }
 
@@ -152,6 +166,18 @@ fn print(out: &mut dyn Write, style: NameStyle, place: &Located, facts: &Facts) 
         out.write_all(&NameStyle::Escaped.show(value))?;
         out.write_all(b"\n")?;
     }
+    for extent in facts.extents.iter().flatten() {
+        let place = match extent.kind {
+            FileExtentKind::Stored { device_offset } => format!("stored at {device_offset}"),
+            FileExtentKind::Inline => "inline".to_owned(),
+            FileExtentKind::Hole => "hole".to_owned(),
+        };
+        writeln!(
+            out,
+            "Extent: {} +{}: {place}",
+            extent.offset, extent.len_bytes
+        )?;
+    }
     Ok(())
 }
 
@@ -191,5 +217,26 @@ fn facts_json(place: &Located, facts: &Facts) -> serde_json::Value {
         put_name(&mut object, "target", target);
     }
     object.insert("xattrs".to_owned(), json::xattrs(&facts.xattrs));
+    if let Some(extents) = &facts.extents {
+        let extents = extents.iter().map(extent_json).collect();
+        object.insert("extents".to_owned(), extents);
+        let is_on_root = place.filesystem.mount_of(m.inode) == 0;
+        let volume = is_on_root.then(|| place.filesystem.volume());
+        object.insert("volume".to_owned(), volume.into());
+    }
     object.into()
+}
+
+fn extent_json(extent: &FileExtent) -> serde_json::Value {
+    let (kind, at) = match extent.kind {
+        FileExtentKind::Stored { device_offset } => ("stored", Some(device_offset)),
+        FileExtentKind::Inline => ("inline", None),
+        FileExtentKind::Hole => ("hole", None),
+    };
+    serde_json::json!({
+        "offset_bytes": extent.offset,
+        "length_bytes": extent.len_bytes,
+        "kind": kind,
+        "volume_offset_bytes": at,
+    })
 }

@@ -2,6 +2,8 @@
 
 mod backup;
 mod between;
+#[cfg(feature = "browse")]
+mod browse;
 mod build;
 mod changing;
 mod check;
@@ -61,6 +63,7 @@ mod schemas;
 mod seed;
 #[cfg(all(feature = "serve", feature = "objects"))]
 mod serve_images;
+mod shell;
 mod sparsify;
 mod systems;
 mod taking_out;

@@ -157,6 +157,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // NBD knows nothing of images: it serves any device, and is one.
     ("diskfs-nbd", &["diskfs-block"]),
+    // A page, and the commands that answer it, which are child processes.
+    ("diskfs-browse", &[]),
     ("diskfs-http", &["diskfs-block"]),
     // Registries speak of digests, as OCI images do.
     ("diskfs-objects", &["diskfs-block", "diskfs-oci"]),
@@ -201,6 +203,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-disk",
             "diskfs-etc",
             "diskfs-export",
+            "diskfs-browse",
             "diskfs-http",
             "diskfs-image",
             "diskfs-inspect",

@@ -11,6 +11,7 @@ use diskfs::{Disk, Filesystem, Result, Share};
 use crate::cli::deploy::reference;
 use crate::cli::operand::Operand;
 use crate::cli::options::VolumeArgs;
+use crate::cli::sandbox;
 use crate::cli::show::name::join;
 
 /// The maximum number of candidates; nobody reads more.
@@ -158,5 +159,16 @@ fn is_file(image: &OsStr) -> bool {
 /// Opens an image for reading, even while another process writes to it: the result is only used to
 /// offer names.
 fn open(image: &OsStr) -> Result<Disk> {
-    Disk::options().share(Share::Force).open_spec(image)
+    let options = Disk::options().share(Share::Force);
+    options.files(sandbox::opener()).open_spec(image)
+}
+
+/// Returns the image that the candidates for the last of these words come from.
+pub(super) fn image(words: &[Vec<u8>]) -> Option<OsString> {
+    let (current, before) = words.split_last()?;
+    let of_current = Operand::from(OsString::from_vec(current.clone())).split();
+    if of_current.path.is_some() && is_file(&of_current.image) {
+        return Some(of_current.image);
+    }
+    Line { before }.image()
 }

@@ -24,6 +24,50 @@ pub(super) struct FilePair {
     pub(super) to: SortedEntry,
 }
 
+/// The files to compare.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    /// The patterns of files to skip.
+    pub(super) exclude: ExcludeArgs,
+    /// The only path to compare with everything below it, relative to both sides.
+    pub(super) only: Option<Vec<u8>>,
+}
+
+/// The choice for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selected {
+    Yes,
+    /// Only files below it are compared.
+    Below,
+    No,
+}
+
+impl Selection {
+    /// Returns the choice for the file with this path below the compared directories, and with this
+    /// path in its image.
+    fn of(&self, below: &[u8], path: &[u8]) -> Selected {
+        if self.exclude.leaves_out(path) {
+            return Selected::No;
+        }
+        let Some(only) = &self.only else {
+            return Selected::Yes;
+        };
+        let names =
+            |path| <[u8]>::split(path, |byte: &u8| *byte == b'/').filter(|name| !name.is_empty());
+        let common = names(below)
+            .zip(names(only))
+            .take_while(|(a, b)| a == b)
+            .count();
+        if common == names(only).count() {
+            Selected::Yes
+        } else if common == names(below).count() {
+            Selected::Below
+        } else {
+            Selected::No
+        }
+    }
+}
+
 /// Two walks in the same order, advanced one file at a time. What could not be read on one side is
 /// an error and not a difference: the files of the other side below that path are skipped.
 pub(super) struct Pairs<'a> {
@@ -33,7 +77,7 @@ pub(super) struct Pairs<'a> {
 
 struct Stream<'a> {
     side: &'a Side,
-    exclude: &'a ExcludeArgs,
+    selection: &'a Selection,
     walk: SortedWalk<'a>,
     next: Option<SortedEntry>,
     /// The path that could not be read; the files at and below it are unknown.
@@ -41,10 +85,10 @@ struct Stream<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    pub(super) fn new(from: &'a Side, to: &'a Side, exclude: &'a ExcludeArgs) -> Self {
+    pub(super) fn new(from: &'a Side, to: &'a Side, selection: &'a Selection) -> Self {
         let stream = |side: &'a Side| Stream {
             side,
-            exclude,
+            selection,
             walk: side.start.walk_sorted(),
             next: None,
             unknown: None,
@@ -102,10 +146,11 @@ impl Stream<'_> {
                 None => return Ok(()),
                 Some(Err(error)) => return Err(self.failed(error)),
                 Some(Ok(entry)) => {
-                    if self.exclude.leaves_out(&self.side.path_of(&entry)) {
-                        self.walk.skip_dir();
-                    } else {
-                        self.next = Some(entry);
+                    let path = self.side.path_of(&entry);
+                    match self.selection.of(&entry.path, &path) {
+                        Selected::Yes => self.next = Some(entry),
+                        Selected::Below => {}
+                        Selected::No => self.walk.skip_dir(),
                     }
                 }
             }
@@ -142,6 +187,25 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_one_path_can_be_selected() {
+        let selection = Selection {
+            only: Some(b"/etc/ssh/".to_vec()),
+            ..Selection::default()
+        };
+        let cases = [
+            ("", Selected::Below),
+            ("etc", Selected::Below),
+            ("etc/ssh", Selected::Yes),
+            ("etc/ssh/a", Selected::Yes),
+            ("etc/ss", Selected::No),
+            ("usr", Selected::No),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(selection.of(path.as_bytes(), b"/x"), expected, "{path}");
+        }
+    }
 
     #[test]
     fn the_order_is_that_of_the_walk() {

@@ -69,8 +69,14 @@ impl Outcome {
     }
 }
 
-/// Returns one difference as JSON; `from` and `to` are present if the file exists on that side.
-pub(super) fn entry(from: &Side, to: &Side, outcome: &Outcome) -> Value {
+/// Returns one difference as JSON; `from` and `to` are present if the file exists on that side. With
+/// `context`, the difference of the contents is in `unified`.
+pub(super) fn entry(
+    from: &Side,
+    to: &Side,
+    outcome: &Outcome,
+    context: Option<usize>,
+) -> Result<Value> {
     let (change, _, path) = outcome.shown(from, to);
     let mut object = Map::new();
     object.insert("change".to_owned(), change.into());
@@ -100,7 +106,14 @@ pub(super) fn entry(from: &Side, to: &Side, outcome: &Outcome) -> Value {
     });
     put("from", from, old, targets.map(|(old, _)| old));
     put("to", to, new, targets.map(|(_, new)| new));
-    object.into()
+    if let Some(context) = context {
+        let mut text = Vec::new();
+        unified::write(from, to, outcome, context, NameStyle::Raw, &mut text)?;
+        if !text.is_empty() {
+            put_name(&mut object, "unified", &text);
+        }
+    }
+    Ok(object.into())
 }
 
 fn word(aspect: &Aspect) -> &'static str {

@@ -192,6 +192,32 @@ struct TreeEntry {
     target: Target,
 }
 
+/// An extent of a file.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Extent {
+    /// The offset in the file.
+    offset_bytes: u64,
+    /// The length.
+    length_bytes: u64,
+    /// The kind of storage.
+    kind: ExtentKind,
+    /// The offset in the volume, for stored extents.
+    volume_offset_bytes: Option<u64>,
+}
+
+/// The kind of storage of an extent.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ExtentKind {
+    /// Stored contiguously in the volume.
+    Stored,
+    /// Stored in the inode, in the journal or compressed.
+    Inline,
+    /// Not stored: reads as zeroes.
+    Hole,
+}
+
 /// The document of `diskfs find --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "diskfs find", deny_unknown_fields)]
@@ -240,6 +266,12 @@ struct StatEntry {
     target: Target,
     /// The extended attributes.
     xattrs: Vec<Xattr>,
+    /// The extents of a regular file, with --extents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extents: Option<Vec<Extent>>,
+    /// The volume that stores the extents; null if it is not that of the root directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volume: Option<String>,
 }
 
 /// The document of `diskfs hash --json`.
@@ -421,6 +453,12 @@ struct Difference {
     /// The file on the second side.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<FindEntry>,
+    /// The difference of the contents in the form of `diff -u`, with --unified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unified: Option<String>,
+    /// The bytes of `unified` in base64, if they are not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unified_base64: Option<String>,
 }
 
 /// The kind of difference of a file.

@@ -8,6 +8,16 @@ use serde_json::Value;
 
 use super::files::Header;
 
+/// The document of `diskfs browse --json`, which is printed when the page can be opened.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Browse {
+    /// The header with the version and the command.
+    diskfs: Header,
+    /// The address of the page, with its token.
+    url: String,
+}
+
 /// The document of `diskfs umount --json`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]

@@ -2,6 +2,7 @@
 //! version of the documents and the command). Names are in `snake_case`, and contain the unit.
 
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use diskfs::document::{document, header};
 use diskfs::vfs::{Metadata, Timestamp};
@@ -27,13 +28,21 @@ pub(crate) fn line(command: &str, body: Value) -> String {
 pub(crate) struct List<'a> {
     out: &'a mut dyn Write,
     first: bool,
+    flushed: Instant,
 }
+
+/// The time after which entries are passed on, so that a reader sees them while the command runs.
+const FLUSH_AFTER: Duration = Duration::from_millis(200);
 
 impl<'a> List<'a> {
     /// Begins the document and its list, called `name`.
     pub(crate) fn begin(out: &'a mut dyn Write, command: &str, name: &str) -> io::Result<Self> {
         write!(out, "{{\"diskfs\":{},\n\"{name}\":[", header(command))?;
-        Ok(Self { out, first: true })
+        Ok(Self {
+            out,
+            first: true,
+            flushed: Instant::now(),
+        })
     }
 
     /// Writes one entry.
@@ -42,6 +51,10 @@ impl<'a> List<'a> {
             .write_all(if self.first { b"\n" } else { b",\n" })?;
         self.first = false;
         serde_json::to_writer(&mut *self.out, entry)?;
+        if self.flushed.elapsed() > FLUSH_AFTER {
+            self.out.flush()?;
+            self.flushed = Instant::now();
+        }
         Ok(())
     }
 

@@ -188,7 +188,11 @@ pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
     });
     made.collect::<Vec<_>>()
         .into_iter()
-        .chain([("vhdx", vhdx()), ("dmg", dmg())])
+        .chain([
+            ("vhdx", vhdx()),
+            ("vhdx with a parent", vhdx_with_parent()),
+            ("dmg", dmg()),
+        ])
         .chain(compressed())
 }
 
@@ -239,6 +243,45 @@ fn vhdx() -> Sparse {
     );
     image.write(LOG_AT + 4096, b"data\0\0\0\0\x06\0\x50");
     image.write(LOG_AT + 8188, b"\x01");
+    image
+}
+
+/// Returns a disk whose blocks can be those of a parent.
+fn vhdx_with_parent() -> Sparse {
+    const LOCATOR: &[u8; 16] = b"\x2d\x5f\xd3\xa8\x0b\xb3\x4d\x45\xab\xf7\xd3\xd8\x48\x34\xab\x0c";
+    const KIND: &[u8; 16] = b"\xb7\xef\x4a\xb0\x9e\xd1\x81\x4a\xb7\x89\x25\xb8\xe9\x44\x59\x13";
+    let mut image = vhdx();
+    let (table, items) = (3 << 20, (3 << 20) + (64 << 10));
+    // Four items; the parameters say that there is a parent.
+    image.write(table + 10, b"\x04");
+    image.write(items + 4, b"\x02");
+    image.write(table + 32 + 3 * 32, LOCATOR);
+    image.write(table + 32 + 3 * 32 + 16, b"\0\x10\x01\0\0\x02");
+    let mut locator = [&KIND[..], b"\0\0\x02\0"].concat();
+    let pairs = [
+        "parent_linkage",
+        "{01020304-0506-0708-090a-0b0c0d0e0f10}",
+        "relative_path",
+        "base",
+    ];
+    let texts = pairs.map(|text| {
+        text.encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect::<Vec<_>>()
+    });
+    let mut at = 20 + 2 * 12;
+    for pair in texts.chunks(2) {
+        let lengths = pair
+            .iter()
+            .map(|text| u16::try_from(text.len()).unwrap_or(0));
+        for text in pair {
+            locator.extend(u32::try_from(at).unwrap_or(0).to_le_bytes());
+            at += text.len();
+        }
+        locator.extend(lengths.flat_map(u16::to_le_bytes));
+    }
+    locator.extend(texts.concat());
+    image.write(items + 0x1000, &locator);
     image
 }
 

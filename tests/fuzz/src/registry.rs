@@ -47,8 +47,18 @@ pub(crate) fn hive(device: &Arc<dyn BlockRead>) {
 fn walk(key: &Key<'_>, keys: &mut usize) {
     *keys += 1;
     let _ = (key.name(), key.class_name(), key.security_descriptor());
+    let _ = (key.value_count(), key.last_written().unix_seconds());
+    for name in ["имя", "Current", "no such value"] {
+        let _ = key.value(name);
+    }
     for value in key.values().into_iter().flatten().flatten().take(50) {
-        let _ = (value.name(), value.value());
+        let _ = (value.name(), value.data_type().to_string());
+        let Ok(value) = value.value() else { continue };
+        let _ = (
+            value.number(),
+            value.clone().into_text(),
+            value.into_texts(),
+        );
     }
     for subkey in key.subkeys().into_iter().flatten().flatten() {
         if *keys > MAX_KEYS {
@@ -100,6 +110,14 @@ fn builder() -> HiveBuilder {
             diskfs_registry::DataType(3),
             &vec![1; 17_000],
         );
+    // All types of values, and an unknown one.
+    for number in 0..13 {
+        let name = format!("type {number}");
+        let data = b"a\0\0\0b\0\0\0\0\0".get(..if number == 11 { 8 } else { 10 });
+        let data = data.unwrap_or_default();
+        builder.value("Types", &name, diskfs_registry::DataType(number), data);
+    }
+    builder.value("Types", "big-endian", diskfs_registry::DataType(5), &[1; 4]);
     for number in 0..7 {
         builder.key(&format!(r"Select\{number}"));
     }

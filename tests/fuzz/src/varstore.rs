@@ -50,11 +50,25 @@ fn read(store: &VariableStore) {
 }
 
 fn edit(store: &mut VariableStore) {
-    let kinds = [DeviceKind::Pci, DeviceKind::Cdrom, DeviceKind::Scsi];
-    let devices = kinds.map(|kind| BootDevice {
+    let places = [
+        (DeviceKind::Pci, DeviceLocation::Attached(0)),
+        (
+            DeviceKind::Pci,
+            DeviceLocation::Pci {
+                device: 5,
+                function: 0,
+            },
+        ),
+        (DeviceKind::Cdrom, DeviceLocation::Attached(0)),
+        (DeviceKind::Ide, DeviceLocation::Unit { unit: 1, lun: 0 }),
+        (DeviceKind::Sata, DeviceLocation::Unit { unit: 1, lun: 0 }),
+        (DeviceKind::Scsi, DeviceLocation::Unit { unit: 1, lun: 0 }),
+        (DeviceKind::ScsiCdrom, DeviceLocation::Attached(1)),
+    ];
+    let devices = places.map(|(kind, place)| BootDevice {
         order: 0,
         kind,
-        place: DeviceLocation::Attached(0),
+        place,
     });
     if let Ok(matched) = store.boot_order_for(&devices) {
         let _ = store.set_boot_order(&matched.order);
@@ -100,6 +114,7 @@ fn built(is_authenticated: bool) -> Sparse {
     set("Timeout", &[5, 0]);
     set("Lang", b"fra");
     set("Lang", b"deu");
+    set("Devices", &all_nodes());
     let added = store.add_boot_entry(&file(), BootPosition::Last);
     added.expect("the store has space");
     let disk = LoadOption {
@@ -114,6 +129,26 @@ fn built(is_authenticated: bool) -> Sparse {
     let mut sparse = Sparse::zeroes(bytes.len() as u64);
     sparse.write(0, &bytes);
     sparse
+}
+
+/// Returns a path with nodes of all types and subtypes that have a text of their own.
+fn all_nodes() -> Vec<u8> {
+    const DATA_BYTES: u8 = 38;
+    let subtypes = [
+        (1, 1..=6),
+        (2, 1..=3),
+        (3, 1..=0x22),
+        (4, 1..=8),
+        (5, 1..=1),
+        (6, 1..=1),
+    ];
+    let nodes = subtypes.into_iter().flat_map(|(node_type, subtypes)| {
+        subtypes.flat_map(move |subtype| {
+            let header = [node_type, subtype, DATA_BYTES + 4, 0];
+            header.into_iter().chain((0..DATA_BYTES).map(|n| n % 3))
+        })
+    });
+    nodes.chain([0x7f, 0xff, 4, 0]).collect()
 }
 
 /// The path `PciRoot(0x0)/Pci(0x5,0x0)`.

@@ -41,7 +41,11 @@ pub(crate) fn run(run: &Run, arguments: &Arguments) {
     let end = Instant::now().checked_add(Duration::from_secs(arguments.seconds.min(1 << 30)));
     let mut out = std::io::stdout().lock();
     let mut most = Cost::default();
-    let last = arguments.first.saturating_add(arguments.cases);
+    let last = if arguments.only_seeds {
+        run.seeds.len() as u64
+    } else {
+        arguments.first.saturating_add(arguments.cases)
+    };
     for number in arguments.first..last {
         if end.is_some_and(|end| Instant::now() >= end) {
             break;

@@ -20,7 +20,7 @@ use diskfs_fuzz::{Sparse, Target};
 const USAGE: &str = "\
 Mutates images and runs the parsers on them.
 
-  smoke [--seconds N] [--cases N] [--target NAME] [--seed N] [--images DIR] [--first N]
+  smoke [--seconds N] [--cases N] [--target NAME] [--seed N] [--images DIR] [--first N] [--only-seeds]
   smoke --replay FILE --target NAME
   smoke --corpus DIR
 
@@ -35,6 +35,7 @@ Mutates images and runs the parsers on them.
   --first N      begin with case N (0)
   --replay FILE  run one image that was written to artifacts
   --corpus DIR   write the seeds to DIR/TARGET, for cargo fuzz
+  --only-seeds   run the seeds without mutations
 ";
 
 /// The parsed command line.
@@ -48,6 +49,8 @@ struct Arguments {
     first: u64,
     replay: Option<PathBuf>,
     corpus: Option<PathBuf>,
+    /// True if only the seeds run, which are the first cases.
+    only_seeds: bool,
     /// True in the child process that runs the cases.
     is_child: bool,
 }
@@ -64,13 +67,21 @@ impl Arguments {
             first: 0,
             replay: None,
             corpus: None,
+            only_seeds: false,
             is_child: false,
         };
         let mut arguments = arguments.into_iter();
         while let Some(option) = arguments.next() {
-            if option == "--child" {
-                parsed.is_child = true;
-                continue;
+            match option.as_str() {
+                "--child" => {
+                    parsed.is_child = true;
+                    continue;
+                }
+                "--only-seeds" => {
+                    (parsed.only_seeds, parsed.seconds) = (true, u64::MAX);
+                    continue;
+                }
+                _ => {}
             }
             let value = arguments
                 .next()

@@ -14,8 +14,8 @@ use crate::{Arguments, Run};
 /// The time after which a case counts as one that never ends.
 const HANG: Duration = Duration::from_secs(30);
 
-/// The time limit for loading the seeds.
-const START: Duration = Duration::from_mins(5);
+/// The time limit for loading the seeds, also of a program that measures its coverage.
+const START: Duration = Duration::from_mins(15);
 
 /// The number of different findings after which a run stops.
 const MAX_FINDINGS: usize = 20;
@@ -70,6 +70,9 @@ fn start(arguments: &Arguments, first: u64, cases: u64, left: Duration) -> Resul
     command.args(["--cases".to_owned(), cases.to_string()]);
     command.args(["--seconds".to_owned(), left.as_secs().max(1).to_string()]);
     command.arg("--images").arg(&arguments.images);
+    if arguments.only_seeds {
+        command.arg("--only-seeds");
+    }
     if let Some(target) = arguments.target {
         command.args(["--target", target.name()]);
     }
