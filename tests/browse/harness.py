@@ -177,7 +177,8 @@ def main(options):
                 good = result == "failed"
                 print(f"{'proven' if good else 'NOT PROVEN'}  {item.name}{': ' + note if note else ''}", flush=True)
             else:
-                good = result != "failed"
+                # A machine for CI has everything that the checks need.
+                good = result == "ok" or result == "skipped" and os.environ.get("CI") != "true"
                 print(f"{result}  {item.name}{': ' + note if note else ''}", flush=True)
             failed += not good
         browser.close()
