@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 /// The features that can be left out of the program.
-const FEATURES: [(&str, bool); 6] = [
+const FEATURES: [(&str, bool); 7] = [
     ("fuse", cfg!(feature = "fuse")),
     ("microvm", cfg!(feature = "microvm")),
     ("serve", cfg!(feature = "serve")),
     ("nbd", cfg!(feature = "nbd")),
     ("objects", cfg!(feature = "objects")),
     ("vhost-user", cfg!(feature = "vhost-user")),
+    ("browse", cfg!(feature = "browse")),
 ];
 
 /// Prints the version and returns true if that is all that these words ask for. The definition of

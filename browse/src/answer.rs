@@ -84,7 +84,7 @@ fn of_failure(command: &str, ended: Ended) -> Response {
     let first = ended.messages.into_iter().find(is_error);
     let kind = first
         .as_ref()
-        .and_then(|message| message["error"]["kind"].as_str());
+        .and_then(|message| message.pointer("/error/kind")?.as_str());
     let status = match (ended.exit_code, kind) {
         (Some(2), _) | (_, Some("is_a_directory" | "not_a_directory")) => StatusCode::BAD_REQUEST,
         (Some(3), _) => StatusCode::NOT_FOUND,
@@ -106,9 +106,14 @@ fn of_failure(command: &str, ended: Ended) -> Response {
 
 /// Returns a failure of the server itself, in the form of the commands' errors.
 pub(crate) fn failure(status: StatusCode, command: &str, kind: &str, message: &str) -> Response {
+    let exit_code = match kind {
+        "invalid" => 2,
+        "not_found" => 3,
+        _ => 1,
+    };
     let error = json!({
         "diskfs": { "version": 1, "command": command },
-        "error": { "kind": kind, "message": message },
+        "error": { "kind": kind, "message": message, "exit_code": exit_code },
     });
     json_response(status, &error)
 }

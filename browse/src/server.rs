@@ -14,6 +14,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::answer::{self, failure, json_response};
@@ -70,6 +72,10 @@ impl fmt::Debug for Options {
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
+    runtime: Runtime,
+    /// The signals that end the server, which are already caught when the
+    /// address is printed.
+    signals: [Signal; 2],
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -99,7 +105,18 @@ impl Server {
             previews: Previews::new()?,
             options,
         };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(2)
+            .build()?;
+        let signals = {
+            let _entered = runtime.enter();
+            [SignalKind::interrupt(), SignalKind::terminate()].map(signal)
+        };
+        let [interrupt, terminate] = signals;
         Ok(Self {
+            runtime,
+            signals: [interrupt?, terminate?],
             address: listener.local_addr()?,
             listener,
             shared: Arc::new(shared),
@@ -117,17 +134,12 @@ impl Server {
     /// # Errors
     /// Fails if the system does.
     pub fn run(self) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .worker_threads(2)
-            .build()?;
-        runtime.block_on(async {
+        let [mut interrupt, mut terminate] = self.signals;
+        self.runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut terminate =
-                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
             tokio::select! {
                 served = axum::serve(listener, router(&self.shared)) => served,
-                _ = tokio::signal::ctrl_c() => Ok(()),
+                _ = interrupt.recv() => Ok(()),
                 _ = terminate.recv() => Ok(()),
             }
         })

@@ -128,8 +128,9 @@ const ELSEWHERE: &[&str] = &[
     "mkfs xfs",
     "fedora",
     // These need LVM, or run until they are stopped: tests/oracle, tests/cli/export.rs,
-    // tests/cli/hotplug.rs, tests/serve.
+    // tests/cli/hotplug.rs, tests/cli/browse.rs, tests/serve.
     "vg0/",
+    "diskfs browse",
     "diskfs export",
     "diskfs hotplug",
     "diskfs serve",
@@ -213,6 +214,7 @@ fn scene() -> tempfile::TempDir {
         ("unattend.xml", "<unattend/>\n"),
         ("answers.xml", "<unattend/>\n"),
         ("plan.yaml", "steps:\n- hostname: web1\n"),
+        ("changes.txt", "mkdir /srv/new\nls -l /srv\n"),
         (
             "disk.yaml",
             "partitions: [{size: 16M, filesystem: {type: ext4, mount: /}}]\n\

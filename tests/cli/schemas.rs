@@ -48,6 +48,7 @@ const RUNS: &[&str] = &[
     "tree demo.qcow2",
     "find demo.qcow2",
     "stat demo.qcow2:/etc demo.qcow2:/etc/passwd",
+    "stat --extents demo.qcow2:/etc/passwd",
     "stat ext4-default",
     "hash demo.qcow2",
     "hash ext4-default",
@@ -56,6 +57,7 @@ const RUNS: &[&str] = &[
     "grep -l -C 1 root demo.qcow2:/etc",
     "diff demo.qcow2 guest.img",
     "diff demo.qcow2 changed.qcow2",
+    "diff -u demo.qcow2 changed.qcow2",
     "deploy --list-steps",
     "deploy --list-operations",
     "deploy --describe network",
@@ -166,6 +168,7 @@ const WITHOUT: &[&str] = &[
     "import",
     "run",
     "serve",
+    "shell",
 ];
 
 fn run(directory: &Path, words: &[&str]) -> Output {
@@ -305,7 +308,15 @@ fn what_every_command_prints_is_what_its_schema_says() {
         }
     }
     #[cfg(feature = "export")]
-    found.insert("export".to_owned(), vec![exported(at)]);
+    {
+        let words = ["export", "demo.qcow2", "--vhost-user-blk", "socket"];
+        found.insert("export".to_owned(), vec![served(at, &words)]);
+    }
+    #[cfg(feature = "browse")]
+    {
+        let words = ["browse", "--no-open", "demo.qcow2"];
+        found.insert("browse".to_owned(), vec![served(at, &words)]);
+    }
     let schemas = schemas(at);
     let missing: BTreeSet<&str> = schemas
         .keys()
@@ -343,32 +354,31 @@ fn what_every_command_prints_is_what_its_schema_says() {
     assert_eq!(wrong.lines().count(), found.len(), "{wrong}");
 }
 
-/// Returns the document of an export that is ended at once.
-#[cfg(feature = "export")]
-fn exported(directory: &Path) -> (String, Value) {
+/// Returns the document of a server that is ended at once.
+#[cfg(any(feature = "browse", feature = "export"))]
+fn served(directory: &Path, words: &[&str]) -> (String, Value) {
     use std::io::Read as _;
     let mut server = Command::new(DISKFS)
-        .args([
-            "export",
-            "--json",
-            "demo.qcow2",
-            "--vhost-user-blk",
-            "socket",
-        ])
+        .args(words)
+        .arg("--json")
         .current_dir(directory)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut text = Vec::new();
+    let (mut text, mut document) = (Vec::new(), None);
     let mut out = server.stdout.take().unwrap();
     let mut byte = [0];
-    while !text.ends_with(b"\n}\n") && out.read(&mut byte).unwrap() == 1 {
+    while document.is_none() && out.read(&mut byte).unwrap() == 1 {
         text.extend_from_slice(&byte);
+        document = serde_json::from_slice(&text).ok();
     }
     let pid = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     server.wait().unwrap();
-    ("export".to_owned(), serde_json::from_slice(&text).unwrap())
+    (
+        words.join(" "),
+        document.expect("the server prints a document"),
+    )
 }
 
 #[test]

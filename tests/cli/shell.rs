@@ -153,8 +153,9 @@ struct Terminal {
 
 impl Terminal {
     fn start(directory: &Path) -> Self {
-        let mut script = Command::new("script")
-            .args(["-q", "-e", "-c"])
+        // A test that runs in the background of a shell would otherwise ignore Ctrl-C.
+        let mut script = Command::new("env")
+            .args(["--default-signal=INT", "script", "-q", "-e", "-c"])
             .arg(format!("{DISKFS} shell demo.qcow2"))
             .arg("/dev/null")
             .current_dir(directory)
