@@ -25,12 +25,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// For requests that read: their entries appear while the command still runs.
+    /// The part for requests that read, whose entries appear while the command still runs.
     pub(crate) const BEGINNING: Self = Self {
         bytes: 64 << 10,
         time: Duration::from_millis(300),
     };
-    /// For requests that change: their output is short, and is worth waiting for.
+    /// The part for requests that change: their whole output, which is short.
     pub(crate) const ALL: Self = Self {
         bytes: 16 << 20,
         time: Duration::from_hours(1),

@@ -127,14 +127,6 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         form: Form::Json,
     },
     Endpoint {
-        name: "snapshots",
-        about: "Returns the internal snapshots of the image.",
-        words: &["snapshot", "list", "--json"],
-        operand: Operand::Image,
-        parameters: &[],
-        form: Form::Json,
-    },
-    Endpoint {
         name: "ls",
         about: "Returns the entries of a directory, one per line.",
         words: &["ls", "-A", "--json"],

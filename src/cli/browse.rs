@@ -67,13 +67,9 @@ pub(super) struct Browse {
 }
 
 pub(super) fn run(args: &Browse, session: &mut Session) -> Result<()> {
-    let mut options = args.source.words()?.to_vec();
-    if !session.confines() {
-        options.push("--no-sandbox".into());
-    }
     let program = Program {
         path: std::env::current_exe()?,
-        options,
+        options: args.source.words(session)?,
         images: args.images.clone(),
     };
     for image in &args.images {

@@ -1,7 +1,7 @@
 //! The command `diskfs completions`, and the hidden command that the completion scripts call.
 
 mod candidates;
-mod words;
+pub(super) mod words;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -9,6 +9,7 @@ use diskfs::{Error, ErrorKind, Result};
 
 use super::key::KeySelector;
 use super::options::SourceArgs;
+use super::session::Session;
 
 /// The options that select a filesystem of an image, as words of a command line.
 #[derive(Debug, Clone, Default)]
@@ -18,18 +19,22 @@ pub(crate) struct PassedOn {
 }
 
 impl PassedOn {
-    /// Returns the words, such as `--partition=1`.
+    /// Returns the words for commands of this run, such as `--partition=1`.
     ///
     /// # Errors
     /// `Invalid` if a key comes from the terminal or from standard input: only the first command
     /// could read it.
-    pub(crate) fn words(&self) -> Result<&[OsString]> {
+    pub(crate) fn words(&self, session: &Session) -> Result<Vec<OsString>> {
         let keys = &self.source.image.keys.key;
         if keys.iter().any(KeySelector::is_read_once) {
             let error = Error::new(ErrorKind::Invalid, "a key of --key can be read only once");
             return Err(error.with_hint("give it in a file, as NAME:file:FILE"));
         }
-        Ok(&self.words)
+        let mut words = self.words.clone();
+        if !session.confines() {
+            words.push("--no-sandbox".into());
+        }
+        Ok(words)
     }
 }
 
@@ -50,7 +55,7 @@ impl FromArgMatches for PassedOn {
             matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
         });
         let words = given
-            .flat_map(|argument| words_of(argument, matches))
+            .flat_map(|argument| option_words(argument, matches))
             .collect();
         let source = SourceArgs::from_arg_matches(matches)?;
         Ok(Self { source, words })
@@ -65,24 +70,30 @@ impl FromArgMatches for PassedOn {
     }
 }
 
-/// Returns the words of an option that was given.
-fn words_of(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
-    let option = format!("--{}", argument.get_long().unwrap_or_default());
-    if !argument.get_action().takes_values() {
-        return vec![option.into()];
+/// Returns one word for each time that an option was given: `--option=VALUE`, `--option` or `-o`.
+pub(crate) fn option_words(option: &Arg, matches: &ArgMatches) -> Vec<OsString> {
+    let id = option.get_id().as_str();
+    let (name, separator) = match (option.get_long(), option.get_short()) {
+        (Some(long), _) => (format!("--{long}"), "="),
+        (None, short) => (format!("-{}", short.unwrap_or_default()), ""),
+    };
+    if !option.get_action().takes_values() {
+        let count = matches.indices_of(id).into_iter().flatten().count();
+        return vec![name.into(); count];
     }
     let with_value = |value: &OsStr| {
-        let mut word = OsString::from(format!("{option}="));
-        word.push(value);
-        word
+        [name.as_ref(), separator.as_ref(), value]
+            .into_iter()
+            .collect()
     };
-    let values = matches.get_raw(argument.get_id().as_str());
-    values.into_iter().flatten().map(with_value).collect()
+    let values = matches.get_raw(id).into_iter().flatten();
+    values.map(with_value).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{GlobalArgs, ProgressMode};
 
     fn parse(words: &[&str]) -> PassedOn {
         let definition = PassedOn::augment_args(Command::new("diskfs").no_binary_name(true));
@@ -92,7 +103,7 @@ mod tests {
 
     #[test]
     fn options_are_passed_on_as_they_were_given() {
-        assert!(parse(&[]).words().unwrap().is_empty());
+        assert!(parse(&[]).words.is_empty());
         let given = [
             "--partition",
             "2",
@@ -101,7 +112,7 @@ mod tests {
             "a:file:x",
             "--key=b:env:Y",
         ];
-        let mut words = parse(&given).words().unwrap().to_vec();
+        let mut words = parse(&given).words;
         words.sort();
         let expected = [
             "--force-share",
@@ -114,8 +125,16 @@ mod tests {
 
     #[test]
     fn keys_that_can_be_read_once_are_refused() {
+        let global = GlobalArgs {
+            json: false,
+            progress: ProgressMode::None,
+            no_sandbox: true,
+            verbose: 0,
+        };
+        let session = Session::new(&global, "shell");
+        assert_eq!(parse(&[]).words(&session).unwrap(), ["--no-sandbox"]);
         for key in ["all:ask", "all:file:-"] {
-            assert!(parse(&["--key", key]).words().is_err(), "{key}");
+            assert!(parse(&["--key", key]).words(&session).is_err(), "{key}");
         }
     }
 }

@@ -126,10 +126,6 @@ pub(super) fn run(args: &Shell, session: &mut Session) -> Result<()> {
 
 impl Running {
     fn start(args: &Shell, session: &Session) -> Result<Self> {
-        let mut options = args.source.words()?.to_vec();
-        if !session.confines() {
-            options.push("--no-sandbox".into());
-        }
         let mut definition = super::definition();
         definition.build();
         let mut shell = Self {
@@ -138,7 +134,7 @@ impl Running {
             }),
             definition: Arc::new(definition),
             image: absolute(&args.image),
-            options,
+            options: args.source.words(session)?,
             directory: b"/".to_vec(),
             transaction: None,
             is_read_only: args.read_only,

@@ -172,6 +172,35 @@ fn failures_are_documents_with_a_status() {
 }
 
 #[test]
+fn every_request_takes_the_options_of_the_server() {
+    let demo = image("demo.qcow2");
+    let options = [
+        "--partition=1",
+        "--force-share",
+        "--no-sandbox",
+        "demo.qcow2",
+    ];
+    let server = Server::start(demo.directory(), &options);
+    let described = server.get("openapi.json").json();
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        if operations["get"].is_null() {
+            continue;
+        }
+        // These need a parameter.
+        let query = match path.as_str() {
+            "/api/cat" => "?path=/etc/hostname",
+            "/api/grep" => "?pattern=x",
+            "/api/sbom" => "?format=spdx",
+            "/api/diff" => "?other=0",
+            _ => "",
+        };
+        let answer = server.get(&format!("{}{query}", &path[1..]));
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_ne!(answer.status, 400, "{path}: {text}");
+    }
+}
+
+#[test]
 fn only_the_address_with_its_token_is_answered() {
     let demo = image("demo.qcow2");
     let server = Server::start(demo.directory(), &["demo.qcow2"]);

@@ -76,6 +76,7 @@ fn the_first_failure_ends_a_script() {
         ("ls 'a", 2, "unclosed quote"),
         ("commit", 2, "no transaction is open"),
         ("!exit 7", 7, ""),
+        ("!kill -TERM $$", 143, ""),
     ] {
         let output = shell(demo.directory(), &["-c", line]);
         assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");

@@ -32,12 +32,16 @@ pub(super) fn split(line: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Formats a candidate for bash: only the part after the last colon, because a colon separates
-/// words in bash, with a backslash before special characters.
+/// words in bash.
 pub(super) fn for_bash(word: &[u8]) -> Vec<u8> {
     let from = word.iter().rposition(|&byte| byte == b':');
-    let rest = &word[from.map_or(0, |at| at + 1)..];
-    let mut quoted = Vec::with_capacity(rest.len());
-    for &byte in rest {
+    quoted(&word[from.map_or(0, |at| at + 1)..])
+}
+
+/// Returns a word with a backslash before each character that is special in a shell.
+pub(in crate::cli) fn quoted(word: &[u8]) -> Vec<u8> {
+    let mut quoted = Vec::with_capacity(word.len());
+    for &byte in word {
         let is_plain = byte.is_ascii_alphanumeric() || b"/._-+,=@%".contains(&byte) || byte >= 0x80;
         if !is_plain {
             quoted.push(b'\\');

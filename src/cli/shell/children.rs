@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
 use diskfs::{Error, ErrorKind, Result};
 
-/// The exit code of a program that a signal has ended, without the signal's number, as in sh(1).
-const SIGNALLED: u8 = 128;
+/// The number that is added to that of the signal which has ended a program, as in sh(1).
+const SIGNALLED: i32 = 128;
 
 /// The program that runs the commands.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ fn host(script: &str) -> Command {
 }
 
 fn code(status: ExitStatus) -> u8 {
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    code.unwrap_or(SIGNALLED)
+    let of_signal = || Some(status.signal()?.saturating_add(SIGNALLED));
+    let code = status.code().or_else(of_signal);
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

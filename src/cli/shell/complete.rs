@@ -11,6 +11,7 @@ use super::children::Children;
 use super::editor::shown;
 use super::line;
 use super::translate::{Place, takes_paths};
+use crate::cli::complete::words;
 
 /// The candidates for a word.
 #[derive(Debug, PartialEq, Eq)]
@@ -164,15 +165,9 @@ fn in_single_quotes(word: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// Returns a word with a backslash before each character that the shell would not take as it is.
-fn quoted(word: &str) -> String {
-    let mut quoted = String::new();
-    for character in word.chars() {
-        let is_plain = character.is_alphanumeric() || "/._-+,=@%:".contains(character);
-        if !is_plain {
-            quoted.push('\\');
-        }
-        quoted.push(character);
-    }
-    quoted
+/// Returns a name as a word of a line.
+fn quoted(name: &str) -> String {
+    let quoted = words::quoted(name.as_bytes());
+    // Only ASCII characters were added, before whole characters.
+    String::from_utf8(quoted).unwrap_or_default()
 }

@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::cli::passed_on::option_words;
+
 /// The image and the directory of the shell.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -226,30 +228,10 @@ fn given(command: &Command, matches: &ArgMatches, place: &Place) -> Vec<OsString
 
 /// Returns one word for each time that an argument was given.
 fn words_of(argument: &Arg, matches: &ArgMatches, place: &Place) -> Vec<OsString> {
-    let id = argument.get_id().as_str();
-    let name = match (argument.get_long(), argument.get_short()) {
-        (Some(long), _) => format!("--{long}"),
-        (None, Some(short)) => format!("-{short}"),
-        (None, None) => String::new(),
-    };
-    if !argument.get_action().takes_values() {
-        let count = matches.indices_of(id).into_iter().flatten().count();
-        return vec![name.into(); count];
-    }
-    let values = matches.get_raw(id).into_iter().flatten();
     if !argument.is_positional() {
-        let separator = if argument.get_long().is_some() {
-            "="
-        } else {
-            ""
-        };
-        let word = |value: &OsStr| {
-            [OsStr::new(&name), separator.as_ref(), value]
-                .into_iter()
-                .collect()
-        };
-        return values.map(word).collect();
+        return option_words(argument, matches);
     }
+    let values = matches.get_raw(argument.get_id().as_str());
     let pattern_is_first =
         value_name(argument).starts_with("PATTERN") && !has_pattern_option(matches);
     let is_path = is_path(value_name(argument));
@@ -257,7 +239,7 @@ fn words_of(argument: &Arg, matches: &ArgMatches, place: &Place) -> Vec<OsString
         let is_path = is_path && !(pattern_is_first && number == 0);
         operand(value, is_path, place)
     };
-    values.enumerate().map(word).collect()
+    values.into_iter().flatten().enumerate().map(word).collect()
 }
 
 /// Returns an operand. `:PATH` stands for a path in the image where the command expects files of the
