@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::Value;
 
 use diskfs::{Error, ErrorKind, Result};
 
@@ -267,7 +266,7 @@ impl Running {
                 ));
             }
             [b"begin"] => self.begin()?,
-            [b"commit"] => self.commit()?,
+            [b"commit"] => return self.commit().map(Outcome::Done),
             [b"rollback"] => self.roll_back()?,
             [b"help" | b"?"] => print_help()?,
             _ => return self.run_command(&parsed),
@@ -300,11 +299,12 @@ impl Running {
     /// Makes a directory of the image the current one, if it is one.
     fn look_at(&mut self, path: &[u8]) -> Result<()> {
         let place = self.place();
-        let mut words: Vec<OsString> = ["stat", "--dereference", "--json"].map(Into::into).into();
+        let mut words: Vec<OsString> = ["stat", "--dereference"].map(Into::into).into();
         words.extend(place.options.iter().cloned());
         words.extend(["--".into(), place.operand(path)]);
-        let document: Option<Value> = serde_json::from_slice(&self.children.output(&words)?).ok();
-        let is_directory = document.is_some_and(|it| it["entries"][0]["type"] == "directory");
+        let document = self.children.document(&words)?;
+        let file_type = document.pointer("/entries/0/type");
+        let is_directory = file_type.is_some_and(|it| it == "directory");
         let absolute = place.absolute(path);
         if !is_directory {
             return Err(Error::new(ErrorKind::NotADirectory, "not a directory")
@@ -333,16 +333,17 @@ impl Running {
         Ok(())
     }
 
-    fn commit(&mut self) -> Result<()> {
+    /// Commits the transaction, and returns the exit code of `diskfs commit`.
+    fn commit(&mut self) -> Result<u8> {
         if self.is_read_only {
-            return Err(invalid(
-                "the shell is read-only",
-                "start it without --read-only to change the image",
-            ));
+            let hint = "start it without --read-only to change the image";
+            return Err(invalid("the shell is read-only", hint));
         }
-        self.open_transaction()?.commit(&self.children)?;
-        self.transaction = None;
-        Ok(())
+        let code = self.open_transaction()?.commit(&self.children)?;
+        if code == 0 {
+            self.transaction = None;
+        }
+        Ok(code)
     }
 
     fn roll_back(&mut self) -> Result<()> {

@@ -231,11 +231,21 @@ fn an_image_in_use_is_locked() {
         .unwrap();
     assert_eq!(&prompt, b"qemu-io>");
     let (code, stderr) = diskfs(&demo, &["ls", "demo.qcow2"]).failure();
+    let shells = [&["shell"][..], &["shell", "--read-only"]]
+        .map(|words| diskfs(&demo, &[words, &["-c", "ls", "demo.qcow2"]].concat()).failure());
     let forced = diskfs(&demo, &["cat", "--force-share", "demo.qcow2:/etc/hostname"]);
     drop(writer.stdin.take());
     writer.wait().unwrap();
     assert_eq!(code, 6, "{stderr}");
     assert!(stderr.contains("--force-share"), "{stderr}");
+    for (code, stderr) in shells {
+        assert_eq!(code, 6, "{stderr}");
+        assert!(
+            stderr.starts_with("diskfs: ") && stderr.contains("--force-share"),
+            "{stderr}"
+        );
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
     assert_eq!(forced.text(), "demo\n");
     assert_eq!(
         diskfs(&demo, &["ls", "demo.qcow2"]).code(),

@@ -70,7 +70,7 @@ fn the_first_failure_ends_a_script() {
     assert!(!has_file(demo.directory(), "/etc/hostname"));
     for (line, code, reason) in [
         ("cd /etc/passwd", 1, "not a directory"),
-        ("cd /nope", 1, "no such file"),
+        ("cd /nope", 3, "no such file"),
         ("bogus", 2, "unknown command `bogus`"),
         ("ls --bogus", 2, "--bogus"),
         ("ls 'a", 2, "unclosed quote"),

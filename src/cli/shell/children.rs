@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
 use diskfs::{Error, ErrorKind, Result};
+use serde_json::Value;
 
 /// The number that is added to that of the signal which has ended a program, as in sh(1).
 const SIGNALLED: i32 = 128;
@@ -32,23 +33,21 @@ impl Children {
         Ok(code(command.args(words).status()?))
     }
 
-    /// Runs a command of diskfs and returns what it prints. It prints its own errors.
+    /// Runs a command of diskfs with `--json` and returns its document.
     ///
     /// # Errors
-    /// Fails if the command does; the message was printed then.
-    pub(super) fn output(&self, words: &[OsString]) -> Result<Vec<u8>> {
+    /// The command's error, with its kind and message.
+    pub(super) fn document(&self, words: &[OsString]) -> Result<Value> {
         let child = Command::new(&self.program)
+            .arg("--json")
             .args(words)
-            .stderr(Stdio::inherit())
+            .stdin(Stdio::null())
             .output()?;
-        if child.status.success() {
-            return Ok(child.stdout);
+        let document = serde_json::from_slice(&child.stdout).ok();
+        match document.filter(|_| child.status.success()) {
+            Some(document) => Ok(document),
+            None => Err(error_of(&child.stderr)),
         }
-        let name = words
-            .first()
-            .map(|word| word.to_string_lossy())
-            .unwrap_or_default();
-        Err(Error::new(ErrorKind::Other, format!("`{name}` failed")))
     }
 
     /// Runs a command of diskfs silently and returns what it prints, even if it fails.
@@ -59,6 +58,17 @@ impl Children {
             .output();
         child.map(|child| child.stdout).unwrap_or_default()
     }
+}
+
+/// Returns the error that a command has printed as JSON.
+fn error_of(stderr: &[u8]) -> Error {
+    let lines = stderr.split(|&byte| byte == b'\n');
+    let mut documents = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let error = documents.find_map(|it| it.get("error").cloned());
+    let member = |name: &str| error.as_ref()?.get(name)?.as_str();
+    let kind = member("kind").and_then(ErrorKind::named);
+    let message = member("message").unwrap_or("the command ended without a message");
+    Error::new(kind.unwrap_or(ErrorKind::Other), message.to_owned())
 }
 
 /// Runs a command of the host's shell and returns its exit code.

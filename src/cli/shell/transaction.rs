@@ -1,6 +1,7 @@
 //! Changes that are kept in a temporary overlay until they are committed.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -40,7 +41,7 @@ impl Transaction {
             "--".into(),
             overlay.clone().into(),
         ];
-        children.output(&words)?;
+        children.document(&words)?;
         Ok(Self {
             _directory: directory,
             overlay,
@@ -58,13 +59,14 @@ impl Transaction {
         option("--allow-backing", self.images.as_os_str())
     }
 
-    /// Writes the changes to the image.
+    /// Writes the changes to the image, and returns the exit code of `diskfs commit`. If it fails,
+    /// the overlay is still there.
     ///
     /// # Errors
-    /// Fails if `diskfs commit` does; the overlay is then still there.
-    pub(super) fn commit(&self, children: &Children) -> Result<()> {
+    /// Fails if the command cannot be started.
+    pub(super) fn commit(&self, children: &Children) -> io::Result<u8> {
         let words = ["commit".into(), self.option(), "--".into(), self.image()];
-        children.output(&words).map(drop)
+        children.run(&words, None)
     }
 }
 
@@ -76,13 +78,11 @@ fn option(name: &str, value: &OsStr) -> OsString {
 
 /// Returns the format of an image.
 fn format_of(children: &Children, image: &Path, options: &[OsString]) -> Result<String> {
-    let mut words: Vec<OsString> = vec!["info".into(), "--json".into()];
+    let mut words: Vec<OsString> = vec!["info".into()];
     words.extend_from_slice(options);
     words.extend(["--".into(), image.into()]);
-    let document: Option<Value> = serde_json::from_slice(&children.output(&words)?).ok();
-    let format = document
-        .as_ref()
-        .and_then(|document| document["image"]["format"].as_str());
+    let document = children.document(&words)?;
+    let format = document.pointer("/image/format").and_then(Value::as_str);
     let unknown = || Error::new(ErrorKind::Invalid, "unknown format").in_file(image);
     format.map(ToOwned::to_owned).ok_or_else(unknown)
 }
