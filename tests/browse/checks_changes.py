@@ -48,7 +48,7 @@ def changes_offer_snapshots(session):
     image = session.image_with(lambda info: info["image"]["qcow2"] and len(info["image"]["qcow2"]["snapshots"]) > 1, "two snapshots")
     page = session.open(f"#/changes/compare?image={image}")
     choice = page.get_by_role("combobox", name="Compare")
-    names = [s["name"] for s in session.api("snapshots", image=image)["snapshots"]]
+    names = [s["name"] for s in session.api("info", image=image)["image"]["qcow2"]["snapshots"]]
     choice.select_option(f"from_snapshot={names[0]}&to_snapshot={names[1]}")
     page.get_by_role("button", name="Compare").click()
     wait(page, "changes-ready")
@@ -59,7 +59,7 @@ def changes_offer_snapshots(session):
 @check(("context.js", "result.push(field('Snapshot',", "void (field('Snapshot',"))
 def snapshot_is_chosen(session):
     image = session.image_with(lambda info: info["image"]["qcow2"] and info["image"]["qcow2"]["snapshots"], "a snapshot")
-    name = session.api("snapshots", image=image)["snapshots"][0]["name"]
+    name = session.api("info", image=image)["image"]["qcow2"]["snapshots"][0]["name"]
     page = session.open(f"#/files/etc?image={image}")
     wait(page, "list-ready")
     page.get_by_role("combobox", name="Snapshot").select_option(name, timeout=4000)
