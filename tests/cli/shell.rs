@@ -158,7 +158,8 @@ impl Terminal {
         // A test that runs in the background of a shell would otherwise ignore Ctrl-C.
         let mut script = Command::new("env")
             .args(["--default-signal=INT", "script", "-q", "-e", "-c"])
-            .arg(format!("{DISKFS} shell demo.qcow2"))
+            // Without `exec`, some shells would stay between, and Ctrl-C would end them with 130.
+            .arg(format!("exec {DISKFS} shell demo.qcow2"))
             .arg("/dev/null")
             .current_dir(directory)
             .env("XDG_STATE_HOME", directory.join("state"))
