@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Overlay, Result};
+use diskfs_block::{BlockRead, BlockWrite, ImageLayout, Overlay, Result};
 use diskfs_image::{Format, Gate, Image, OpenOptions};
+use diskfs_vdi::{DiskIds, ImageType, VdiLayout, VdiOptions};
+use diskfs_vhd::{SizeRule, VhdLayout, VhdOptions};
+use diskfs_vhdx::{VhdxLayout, VhdxOptions};
+use uuid::Uuid;
 
 use crate::{Sparse, image};
 
@@ -47,6 +51,7 @@ pub(crate) fn sealed(device: &Arc<dyn BlockRead>) -> Arc<dyn BlockRead> {
 
 fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
     let sealed = sealed(device);
+    let _ = DiskIds::read(&*sealed);
     for format in Format::ALL {
         if format.is_writable() {
             continue;
@@ -193,7 +198,78 @@ pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, Sparse)> {
             ("vhdx with a parent", vhdx_with_parent()),
             ("dmg", dmg()),
         ])
+        .chain(written())
         .chain(compressed())
+}
+
+/// Returns disks of two blocks, as our own writers make them.
+fn written() -> Vec<(&'static str, Sparse)> {
+    const DISK_BYTES: u64 = 20 << 20;
+    let ids = [1, 2, 3].map(Uuid::from_u128);
+    let vhd = |size_rule, is_fixed| {
+        VhdLayout::new(&VhdOptions {
+            size_bytes: DISK_BYTES,
+            size_rule,
+            is_fixed,
+            id: ids[0],
+            created: 0,
+        })
+    };
+    let vdi = |image_type| {
+        VdiLayout::new(VdiOptions {
+            size_bytes: DISK_BYTES,
+            image_type,
+            id: ids[0],
+            contents_id: ids[1],
+        })
+    };
+    let vhdx = |is_fixed| {
+        VhdxLayout::new(&VhdxOptions {
+            size_bytes: DISK_BYTES,
+            is_fixed,
+            block_bytes: None,
+            log_bytes: 1 << 20,
+            ids,
+        })
+    };
+    [
+        ("vhd, dynamic", boxed(vhd(SizeRule::Geometry, false))),
+        ("vhd, fixed", boxed(vhd(SizeRule::Exact, true))),
+        ("vdi, dynamic", boxed(vdi(ImageType::Dynamic))),
+        ("vdi, static", boxed(vdi(ImageType::Static))),
+        ("vhdx, dynamic", boxed(vhdx(false))),
+        ("vhdx, fixed", boxed(vhdx(true))),
+    ]
+    .into_iter()
+    .map(|(name, mut layout)| {
+        (
+            name,
+            write(&mut *layout).expect("a sparse image is writable"),
+        )
+    })
+    .collect()
+}
+
+fn boxed(layout: Result<impl ImageLayout + 'static>) -> Box<dyn ImageLayout> {
+    Box::new(layout.expect("the options are valid"))
+}
+
+/// Writes an image with some data in its first and in its last block.
+fn write(layout: &mut dyn ImageLayout) -> Result<Sparse> {
+    let mut image = Sparse::zeroes(64 << 20);
+    for offset in [0, layout.size_bytes() - 512] {
+        let at = layout.place(offset, &mut |at, bytes| {
+            image.write(at, bytes);
+            Ok(())
+        })?;
+        image.write(at, b"data");
+    }
+    let end = layout.finish(&mut |at, bytes| {
+        image.write(at, bytes);
+        Ok(())
+    })?;
+    image.set_len(end);
+    Ok(image)
 }
 
 /// The GUIDs of the table, the metadata, and the metadata items, as stored.

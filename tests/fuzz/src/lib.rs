@@ -17,6 +17,7 @@ mod bitmaps;
 mod btrfs;
 mod change;
 mod content;
+pub mod corpus;
 mod deploy;
 pub mod differential;
 mod erofs;

@@ -2,19 +2,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay, Result};
 use diskfs_image::{Decrypt, Unlock};
-use diskfs_luks::{Header, Key, Limits, Secret, Unlocked};
+use diskfs_luks::{
+    FormatOptions, Header, Key, KeyslotGuard, Limits, Luks1Details, Luks1Keyslots, Luks1Options,
+    NewKdf, NewKeyslot, Secret, Unlocked, VolumeKey,
+};
 use sha2::{Digest, Sha256};
 
 use crate::Sparse;
+use crate::random::Random;
 
 /// The limits of unlocking, low enough to finish at once with any header.
 const LIMITS: Limits = Limits {
     argon2_memory_bytes: 1 << 20,
     argon2_work_bytes: 4 << 20,
-    pbkdf2_rounds: 1000,
+    pbkdf2_rounds: 8000,
 };
 
 /// The maximum size of the changes to a mutated image in memory: two headers.
@@ -40,24 +45,73 @@ pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
         // Structures that are outside of the device or invalid cannot be sealed.
         let _ = seal(&*sealed, copy);
     }
-    let disk: Arc<dyn BlockRead> = sealed;
+    let disk: Arc<dyn BlockRead> = Arc::<Overlay>::clone(&sealed);
+    let _ = Luks1Details::read(&*disk);
     let Ok(Some(header)) = Header::read(&*disk) else {
         return;
     };
     let _ = (header.problem(), header.is_detached(), header.sector_size());
+    let _ = (header.uuid(), header.label(), header.cipher());
     let _ = header.keyslots().count();
-    let _ = header.unlock(&*disk, &Key::passphrase(b"secret"), &LIMITS);
-    let key = Key::Volume(Secret::new(KEY.to_vec()));
-    let Ok(key) = header.unlock(&*disk, &key, &LIMITS) else {
-        return;
-    };
-    let Ok(plain) = Unlocked::new(disk, &header, &key) else {
+    let keys = [
+        Key::Passphrase(passphrase()),
+        Key::Volume(Secret::new(KEY.to_vec())),
+    ];
+    for key in keys {
+        if let Ok(key) = header.unlock(&*disk, &key, &LIMITS) {
+            read(&disk, &header, &key);
+            change_keys(&*sealed, &key);
+        }
+    }
+}
+
+/// The passphrase of the seeds.
+fn passphrase() -> Secret {
+    Secret::new(b"secret".to_vec())
+}
+
+/// Reads some of the data.
+fn read(disk: &Arc<dyn BlockRead>, header: &Header, key: &VolumeKey) {
+    let Ok(plain) = Unlocked::new(Arc::clone(disk), header, key) else {
         return;
     };
     let size_bytes = plain.size_bytes();
     for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
         let _ = plain.read_at(offset, &mut [0; 5000]);
         let _ = plain.extent_at(offset);
+    }
+}
+
+/// Adds a key to a LUKS1 header, and removes keys.
+fn change_keys(device: &dyn BlockWrite, key: &VolumeKey) {
+    let Ok(mut slots) = Luks1Keyslots::read(device) else {
+        return;
+    };
+    let mut random = counting();
+    let opened = slots.opened_by(&passphrase(), &LIMITS).unwrap_or_default();
+    for (slot, guard) in [
+        (None, KeyslotGuard::Careful),
+        (Some(0), KeyslotGuard::Forced),
+    ] {
+        let new = NewKeyslot {
+            passphrase: passphrase(),
+            slot,
+            time: Duration::ZERO,
+        };
+        let _ = slots.add(key, &new, guard, &mut random);
+    }
+    let _ = slots.remove(&opened, KeyslotGuard::Careful, &mut random);
+    let active = slots.active();
+    let _ = slots.check_removal(&active, 0, KeyslotGuard::Careful);
+    let _ = slots.remove(&active, KeyslotGuard::Forced, &mut random);
+}
+
+/// Returns a source of bytes that are the same each time.
+fn counting() -> impl FnMut(&mut [u8]) -> Result<()> {
+    let mut random = Random::of_case(0, 0);
+    move |bytes: &mut [u8]| {
+        bytes.fill_with(|| u8::try_from(random.below(256)).unwrap_or(0));
+        Ok(())
     }
 }
 
@@ -95,15 +149,72 @@ const METADATA: &str = r#"{
  "config": {"json_size": "12288", "keyslots_size": "262144"}
 }"#;
 
-/// Returns a volume of each version, and one without the first copy of the header.
-pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
+/// The UUID of the volumes that are made.
+const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+/// Returns a volume of each version, one without the first copy of the header, and some that a
+/// passphrase opens.
+pub(crate) fn seeds() -> Vec<(&'static str, Sparse)> {
     let mut lost = luks2();
     lost.write(0, &[0; 8]);
-    [
+    vec![
         ("luks1", luks1()),
         ("luks2", luks2()),
         ("luks2, lost", lost),
+        ("luks2, made", luks2_made()),
+        (
+            "luks1, cbc",
+            luks1_made("aes", "cbc-essiv:sha256", "sha1", 16),
+        ),
+        (
+            "luks1, aes-192",
+            luks1_made("aes", "cbc-plain64", "sha256", 24),
+        ),
+        (
+            "luks1, serpent",
+            luks1_made("serpent", "xts-plain64", "sha512", 64),
+        ),
+        (
+            "luks1, twofish",
+            luks1_made("twofish", "cbc-essiv:sha256", "sha256", 32),
+        ),
+        (
+            "luks1, plain",
+            luks1_made("aes", "xts-plain", "ripemd160", 32),
+        ),
     ]
+}
+
+/// Returns a LUKS1 volume of some sectors.
+fn luks1_made(cipher: &str, mode: &str, hash: &str, key_bytes: usize) -> Sparse {
+    let options = Luks1Options {
+        cipher: cipher.to_owned(),
+        mode: mode.to_owned(),
+        hash: hash.to_owned(),
+        key_bytes,
+        uuid: UUID.to_owned(),
+        ..Luks1Options::default()
+    };
+    let luks1 = options.create(&passphrase(), &mut counting());
+    let bytes = luks1.expect("the options are valid").bytes;
+    let mut disk = Sparse::zeroes(bytes.len() as u64 + (64 << 10));
+    disk.write(0, &bytes);
+    disk
+}
+
+/// Returns a LUKS2 volume of some sectors.
+fn luks2_made() -> Sparse {
+    const DATA_OFFSET_BYTES: u64 = 16 << 20;
+    let empty = Arc::new(Sparse::zeroes(DATA_OFFSET_BYTES + (1 << 20)));
+    let device = Overlay::in_memory(empty, 32 << 20);
+    let options = FormatOptions {
+        uuid: UUID.to_owned(),
+        kdf: NewKdf::Pbkdf2 { iterations: 1000 },
+        ..FormatOptions::default()
+    };
+    diskfs_luks::format(&device, &passphrase(), &options, &mut counting())
+        .expect("the options are valid");
+    Sparse::of(&device).expect("the device is in memory")
 }
 
 /// An unlocker of encrypted images that uses no cipher: encrypted data is read as it is. Headers
@@ -167,6 +278,22 @@ fn luks2() -> Sparse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The passphrase opens the volumes that are made, and only those.
+    #[test]
+    fn the_passphrase_opens_what_was_made() {
+        for (name, image) in seeds() {
+            let device: Arc<dyn BlockRead> = Arc::new(image);
+            let sealed = Overlay::in_memory(device, SEALED_BYTES);
+            for copy in COPIES {
+                let _ = seal(&sealed, copy);
+            }
+            let header = Header::read(&sealed).unwrap().unwrap();
+            let opened = header.unlock(&sealed, &Key::Passphrase(passphrase()), &LIMITS);
+            let is_made = !["luks1", "luks2", "luks2, lost"].contains(&name);
+            assert_eq!(opened.is_ok(), is_made, "{name}: {opened:?}");
+        }
+    }
 
     /// Otherwise the target would never get past the digest.
     #[test]

@@ -38,6 +38,7 @@ pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
     for group in volume_groups(physical.iter().map(|(read, _)| read)) {
         seal_pools(&group, &starts, &sealed);
         follow(&group, &physical);
+        write(&group, &starts, &sealed);
         edit(&group, &starts, &sealed);
     }
 }
@@ -61,30 +62,53 @@ fn seal_pools(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &
     let ends = ["_tmeta", "_cmeta", "_cvol"];
     let volumes = group.logical_volumes.iter();
     for volume in volumes.filter(|volume| ends.iter().any(|end| volume.name.ends_with(end))) {
-        let opened = group.open_writable(volume, &|entry| {
-            let found = physical.iter().find(|(read, _)| read.id == entry.id);
-            let slice = found.map(|(_, start)| {
-                let len_bytes = sealed.size_bytes().saturating_sub(*start);
-                Slice::new(Arc::clone(sealed), *start, len_bytes)
-            });
-            Ok(slice.transpose()?.map(Arc::new))
-        });
-        if let Ok(opened) = opened {
+        if let Ok(opened) = group.open_writable(volume, &|entry| find(entry, physical, sealed)) {
             persistent::seal(&opened);
         }
     }
 }
 
+/// Returns the device of a physical volume.
+fn find(
+    entry: &PvEntry,
+    physical: &[(PhysicalVolume, u64)],
+    sealed: &Arc<Overlay>,
+) -> diskfs_block::Result<Option<Arc<Slice<Overlay>>>> {
+    let found = physical.iter().find(|(read, _)| read.id == entry.id);
+    let slice = found.map(|(_, start)| {
+        let len_bytes = sealed.size_bytes().saturating_sub(*start);
+        Slice::new(Arc::clone(sealed), *start, len_bytes)
+    });
+    Ok(slice.transpose()?.map(Arc::new))
+}
+
+/// Writes to the volumes.
+fn write(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
+    for volume in group.logical_volumes.iter().take(16) {
+        let opened = group.open_writable(volume, &|entry| find(entry, physical, sealed));
+        if let Ok(opened) = opened {
+            write_some(&opened);
+        }
+    }
+}
+
+/// Makes a few writes of each kind.
+pub(crate) fn write_some(volume: &dyn BlockWrite) {
+    let size_bytes = volume.size_bytes();
+    volume.will_need(0, 1 << 20);
+    let _ = volume.block_size();
+    for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
+        let _ = volume.write_at(offset, &[0x5a; 5000]);
+        let _ = volume.write_zeroes(offset, 3000);
+        let _ = volume.discard(offset, 2000);
+    }
+    let _ = volume.flush();
+    let _ = volume.read_at(0, &mut [0; 512]);
+}
+
 /// Changes the group in memory, and writes it.
 fn edit(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
-    let find = |entry: &PvEntry| -> diskfs_block::Result<Option<Arc<Slice<Overlay>>>> {
-        let found = physical.iter().find(|(read, _)| read.id == entry.id);
-        let slice = found.map(|(_, start)| {
-            let len_bytes = sealed.size_bytes().saturating_sub(*start);
-            Slice::new(Arc::clone(sealed), *start, len_bytes)
-        });
-        Ok(slice.transpose()?.map(Arc::new))
-    };
+    let find = |entry: &PvEntry| find(entry, physical, sealed);
     let reading = |entry: &PvEntry| Ok(find(entry)?.map(|slice| slice as Arc<dyn BlockRead>));
     let Ok(mut editor) = group.editor(&reading) else {
         return;

@@ -61,7 +61,9 @@ fn place(image: &Sparse, seed: &Seed, random: &mut Random) -> u64 {
         at = if seed.touched.is_empty() || random.below(8) == 0 {
             random.below(image.size_bytes())
         } else {
-            let &(offset, len) = random.pick(&seed.touched);
+            let is_first = random.below(3) == 0 && !seed.first.is_empty();
+            let places = if is_first { &seed.first } else { &seed.touched };
+            let &(offset, len) = random.pick(places);
             offset + random.below(len)
         };
         if image.byte(at) != 0 {

@@ -41,25 +41,52 @@ pub(crate) fn layout(device: &Arc<dyn BlockRead>) {
         .collect();
     let mut store = Store::default();
     let index = seal(&texts, &mut store);
+    let digests: Vec<_> = store.0.keys().map(Digest::to_string).collect();
     let marker = Memory::new(b"{\"imageLayoutVersion\":\"1.0.0\"}".to_vec());
     let index = Memory::new(index.into_bytes());
-    for reference in [None, Some("41")] {
-        let Ok(image) = Image::open(&store, &marker, &index, reference) else {
-            continue;
-        };
-        for name in [None, Some("root")] {
-            match image.contents(&store, name) {
-                Ok(Contents::Blob(disk)) => drop(open_blob(&store, &disk.descriptor)),
-                Ok(Contents::Layers(layers)) => {
-                    for layer in layers {
-                        drop(open_blob(&store, &layer));
-                    }
-                }
-                Err(_) => {}
+    for reference in [
+        None,
+        Some("41"),
+        Some("name/of:41"),
+        digests.first().map(String::as_str),
+    ] {
+        if let Ok(image) = Image::open(&store, &marker, &index, reference) {
+            look(&store, &image);
+        }
+    }
+    // What a registry answers is an index or a manifest.
+    for (digest, document) in &store.0 {
+        let document = Memory::new(document.clone());
+        for wanted in [None, Some(digest)] {
+            if let Ok(image) = Image::open_root(&store, &document, wanted) {
+                look(&store, &image);
             }
         }
     }
     merge(&texts);
+}
+
+/// Opens the disks or the layers of an image.
+fn look(store: &Store, image: &Image) {
+    let _ = (
+        image.document().len(),
+        image.media_type(),
+        image.digest().hex(),
+    );
+    for blob in image.blobs() {
+        let _ = (blob.digest(), open_blob(store, blob));
+    }
+    for name in [None, Some("root")] {
+        match image.contents(store, name) {
+            Ok(Contents::Blob(disk)) => drop(open_blob(store, &disk.descriptor)),
+            Ok(Contents::Layers(layers)) => {
+                for layer in layers {
+                    drop(open_blob(store, &layer));
+                }
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// Adds all documents but the first, the last first, and returns the first one: each refers to later

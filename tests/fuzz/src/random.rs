@@ -21,7 +21,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// Returns a number below `end`; 0 if that is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, nbd, oci, ova,
-    registry, remote, rpm, selinux, service, systemd_journal, validate, varstore, vmdk,
+    Sparse, Target, archive, corpus, deploy, etc, guest, image_maps, journal, labels, luks, md,
+    nbd, oci, ova, registry, remote, rpm, selinux, service, systemd_journal, validate, varstore,
+    vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -25,18 +26,61 @@ pub struct Seed {
     /// The ranges with structures: those that the target reads of the unchanged image, without
     /// contents. Offset and length in bytes.
     pub touched: Vec<(u64, u64)>,
+    /// The first of these ranges in the order of reading: headers and superblocks, which decide the
+    /// most.
+    pub first: Vec<(u64, u64)>,
     /// The offset of a journal's superblock, if the journal has checksums. Mutations of the journal
     /// then get valid checksums.
     pub journal: Option<u64>,
+}
+
+impl Seed {
+    /// Returns a seed whose places of structures are not known yet.
+    pub fn new(target: Target, name: String, image: Sparse) -> Self {
+        Self {
+            name,
+            target,
+            image,
+            touched: Vec::new(),
+            first: Vec::new(),
+            journal: None,
+        }
+    }
+
+    /// Finds the places that mutations change.
+    pub fn find_places(&mut self) {
+        let sectors = structures(self);
+        for sector in &sectors {
+            if self.first.len() < MAX_FIRST && !self.first.contains(sector) {
+                self.first.push(*sector);
+            }
+        }
+        self.touched = sectors;
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        self.journal = journal::superblock_with_checksums(&self.image);
+    }
 }
 
 /// The maximum size of an image. Larger ones are skipped or cut to their structures, because they
 /// have mostly contents.
 const MAX_KEPT_BYTES: u64 = 8 << 20;
 
+/// The maximum number of sectors that count as read first.
+const MAX_FIRST: usize = 12;
+
 /// Loads the seeds from the compressed images in `directory`, in the order of their names, and adds
-/// a few that no tool makes. Loads only those of `target`, if one is given.
+/// a few that no tool makes, and the corpus of mutations. Loads only those of `target`, if one is
+/// given.
 pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
+    let mut seeds = load_without_corpus(directory, target)?;
+    seeds.extend(corpus::load(&corpus::directory(), &seeds)?);
+    seeds.iter_mut().for_each(Seed::find_places);
+    Ok(seeds)
+}
+
+/// Loads the seeds without the corpus.
+pub fn load_without_corpus(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
     let is_wanted = |of: Target| target.is_none_or(|target| target == of);
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut paths: Vec<_> = entries
@@ -61,10 +105,6 @@ pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
         }
     }
     seeds.retain(|seed| is_wanted(seed.target));
-    for seed in &mut seeds {
-        seed.touched = touched(seed);
-        seed.journal = journal::superblock_with_checksums(&seed.image);
-    }
     Ok(seeds)
 }
 
@@ -91,24 +131,14 @@ fn read(mut from: impl Read) -> Result<Sparse> {
     Ok(sparse)
 }
 
-fn seed(target: Target, name: String, image: &Sparse) -> Seed {
-    Seed {
-        name,
-        target,
-        image: image.clone(),
-        touched: Vec::new(),
-        journal: None,
-    }
-}
-
 /// Returns a seed with only the ranges that the target reads; the rest is zeroes.
 fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
     let mut kept = Sparse::zeroes(image.size_bytes());
-    for (offset, len) in touched(&seed(target, name.to_owned(), image)) {
+    for (offset, len) in structures(&Seed::new(target, name.to_owned(), image.clone())) {
         let bytes: Vec<u8> = (offset..offset + len).map(|at| image.byte(at)).collect();
         kept.write(offset, &bytes);
     }
-    seed(target, name.to_owned(), &kept)
+    Seed::new(target, name.to_owned(), kept)
 }
 
 /// Returns the seeds of a fixture. The contents of the image decide, not its name.
@@ -146,7 +176,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () => &[Target::Gpt, Target::Validate, Target::Mbr, Target::Probe],
     };
     let of_all = |name: &str, image: &Sparse| {
-        let of = |&target| seed(target, name.to_owned(), image);
+        let of = |&target| Seed::new(target, name.to_owned(), image.clone());
         targets.iter().map(of).collect::<Vec<_>>()
     };
     let mut seeds = of_all(name, image);
@@ -223,7 +253,7 @@ fn tiny() -> Vec<Seed> {
         &[0, 0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4],
     );
     qcow2.write(46, &[2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 1]);
-    let of = |target, name: &str, image: &Sparse| seed(target, name.to_owned(), image);
+    let of = |target, name: &str, image: &Sparse| Seed::new(target, name.to_owned(), image.clone());
     let empty = Sparse::zeroes(4096);
     let mut seeds = vec![
         of(Target::Mbr, "tiny mbr", &mbr),
@@ -272,6 +302,7 @@ fn tiny() -> Vec<Seed> {
     seeds.extend(service::seeds().map(|(name, input)| of(Target::Service, name, &input)));
     seeds.extend(nbd::clients().map(|(name, input)| of(Target::NbdServer, name, &input)));
     seeds.extend(nbd::servers().map(|(name, input)| of(Target::NbdClient, name, &input)));
+    seeds.extend(md::seeds().map(|(name, image)| of(Target::Md, name, &image)));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
@@ -299,10 +330,10 @@ impl BlockRead for Recording {
 
 const SECTOR: u64 = 512;
 
-/// Returns the sectors with structures, except those of zeroes: otherwise one long read of an inode
-/// table would count as much as a superblock. They are sorted, so the result does not depend on
-/// threads.
-fn touched(seed: &Seed) -> Vec<(u64, u64)> {
+/// Returns the sectors with structures in the order in which the target reads them, perhaps several
+/// times. Those of zeroes are left out: otherwise one long read of an inode table would count as much
+/// as a superblock.
+fn structures(seed: &Seed) -> Vec<(u64, u64)> {
     let device = Arc::new(Recording {
         inner: seed.image.clone(),
         reads: Mutex::default(),
@@ -311,13 +342,10 @@ fn touched(seed: &Seed) -> Vec<(u64, u64)> {
     let watched: Arc<dyn BlockRead> = Arc::<Recording>::clone(&device);
     let _ = catch_unwind(AssertUnwindSafe(|| seed.target.survey(&watched)));
     let reads = device.reads.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sectors: Vec<(u64, u64)> = reads
+    reads
         .iter()
         .flat_map(|&(offset, len)| (offset / SECTOR)..(offset + len).div_ceil(SECTOR))
         .map(|sector| (sector * SECTOR, SECTOR))
         .filter(|&(offset, len)| (offset..offset + len).any(|at| seed.image.byte(at) != 0))
-        .collect();
-    sectors.sort_unstable();
-    sectors.dedup();
-    sectors
+        .collect()
 }

@@ -32,6 +32,23 @@ impl Sparse {
         }
     }
 
+    /// Reads a whole device.
+    ///
+    /// # Errors
+    /// Read errors of the device.
+    pub fn of(device: &dyn BlockRead) -> Result<Self> {
+        let size_bytes = device.size_bytes();
+        let mut sparse = Self::zeroes(size_bytes);
+        let mut block = [0; BLOCK];
+        for (number, at) in (0..).zip((0..size_bytes).step_by(BLOCK)) {
+            let len = BLOCK_BYTES.min(size_bytes - at);
+            let block = &mut block[..usize::try_from(len).unwrap_or(BLOCK)];
+            device.read_at(at, block)?;
+            sparse.put(number, block);
+        }
+        Ok(sparse)
+    }
+
     /// Parses an input; `None` if the input is an image itself.
     pub fn from_input(data: &[u8]) -> Option<Self> {
         let (size, mut rest) = data.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;

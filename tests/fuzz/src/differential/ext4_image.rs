@@ -59,13 +59,8 @@ fn change(mut image: Sparse, random: &mut Random) -> Sparse {
         return image;
     }
     let touched = ext4_seal::seal(&mut image);
-    let seed = Seed {
-        name: String::new(),
-        target: Target::Ext4Walk,
-        image,
-        touched,
-        journal: None,
-    };
+    let mut seed = Seed::new(Target::Ext4Walk, String::new(), image);
+    seed.touched = touched;
     let mut changed = mutate::mutate(&seed, random);
     // A truncated file would be another case for the device, not for the reader.
     changed.set_len(seed.image.size_bytes());

@@ -157,7 +157,7 @@ fn write_corpus(run: &Run, directory: &std::path::Path) -> Result<()> {
         let directory = directory.join(seed.target.name());
         std::fs::create_dir_all(&directory)?;
         std::fs::write(
-            directory.join(seed.name.replace(' ', "-")),
+            directory.join(seed.name.replace([' ', '/'], "-")),
             seed.image.to_input(),
         )?;
     }
