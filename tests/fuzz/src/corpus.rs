@@ -93,7 +93,8 @@ pub fn save<'a>(
     std::fs::write(&file, lines.concat()).with_context(|| file.display().to_string())
 }
 
-fn line_of(seed: &Seed, image: &Sparse) -> String {
+/// Returns the line of a mutation in the file of its target.
+pub fn line_of(seed: &Seed, image: &Sparse) -> String {
     let mut line = format!("{}\t{}", seed.name, image.size_bytes());
     for (start, end) in changed_ranges(&seed.image, image) {
         let _ = write!(line, "\t{start}=");

@@ -38,6 +38,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Ext4, InodeNumbe
     };
     let _ = format!("{:?}", fs.identity());
     let _ = fs.statistics();
+    let _ = fs.free_ranges().map(|ranges| ranges.take(300).count());
     for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES).flatten() {
         attributes(&fs, entry.inode);
         match entry.metadata.file_type {

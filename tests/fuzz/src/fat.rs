@@ -38,6 +38,7 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Fat, InodeNumber
         return;
     };
     let _ = (format!("{:?}", fs.identity()), fs.statistics());
+    let _ = fs.free_ranges().map(|ranges| ranges.take(300).count());
     for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES).flatten() {
         let _ = fs.lookup(entry.inode, b"no such name");
         let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);

@@ -1,8 +1,10 @@
 //! Images of the formats that are only read.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, ImageLayout, Overlay, Result};
+use diskfs_compressed::Streams;
 use diskfs_image::{Format, Gate, Image, OpenOptions};
 use diskfs_vdi::{DiskIds, ImageType, VdiLayout, VdiOptions};
 use diskfs_vhd::{SizeRule, VhdLayout, VhdOptions};
@@ -22,6 +24,8 @@ const VHDX_STRUCTURES: [(u64, usize); 5] = [
     // The first entry of the seed's log.
     (LOG_AT, 8192),
 ];
+/// The most bytes to decompress of a compressed file.
+const UNPACKED_BYTES: u64 = 1 << 20;
 /// The offset of the log of a VHDX in the seed.
 const LOG_AT: u64 = 1 << 20;
 
@@ -52,6 +56,7 @@ pub(crate) fn sealed(device: &Arc<dyn BlockRead>) -> Arc<dyn BlockRead> {
 fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
     let sealed = sealed(device);
     let _ = DiskIds::read(&*sealed);
+    unpack(&*sealed);
     for format in Format::ALL {
         if format.is_writable() {
             continue;
@@ -63,6 +68,20 @@ fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
         };
         if let Ok(image) = Image::from_device(Arc::clone(&sealed), &options) {
             look(&image);
+        }
+    }
+}
+
+/// Decompresses the start of a file that is compressed in any format.
+fn unpack(device: &dyn BlockRead) {
+    let len_bytes = device.size_bytes().min(UNPACKED_BYTES);
+    let mut packed = vec![0; usize::try_from(len_bytes).unwrap_or(0)];
+    if device.read_at(0, &mut packed).is_err() {
+        return;
+    }
+    for streams in [Streams::First, Streams::All] {
+        if let Ok(Some(stream)) = diskfs_compressed::stream(&packed[..], streams) {
+            let _ = std::io::copy(&mut stream.take(UNPACKED_BYTES), &mut std::io::sink());
         }
     }
 }
@@ -434,6 +453,15 @@ fn compressed() -> impl Iterator<Item = (&'static str, Sparse)> {
         ("zstd", frame.repeat(3)),
         ("zstd with a seek table", with_seek_table(&frame)),
         ("bgzf", bgzf.repeat(2)),
+        // Frames of LZ4 that hold five bytes as they are: the old format, and the new one.
+        (
+            "lz4, legacy",
+            b"\x02\x21\x4c\x18\x06\0\0\0\x50plain".to_vec(),
+        ),
+        (
+            "lz4",
+            b"\x04\x22\x4d\x18\x60\x40\x82\x05\0\0\x80plain\0\0\0\0".to_vec(),
+        ),
     ];
     files.into_iter().map(|(name, bytes)| {
         let mut image = Sparse::zeroes(bytes.len() as u64);
@@ -467,6 +495,14 @@ mod tests {
             visit(&device, |image| runs.set(runs.get() + image.map().count()));
             // A parent is refused, because the gate is closed.
             assert_eq!(runs.get() > 0, !name.ends_with("parent"), "{name}");
+            if name.starts_with("lz4") {
+                let mut packed = vec![0; usize::try_from(device.size_bytes()).unwrap()];
+                device.read_at(0, &mut packed).unwrap();
+                let stream = diskfs_compressed::stream(&packed[..], Streams::First);
+                let mut plain = String::new();
+                stream.unwrap().unwrap().read_to_string(&mut plain).unwrap();
+                assert_eq!(plain, "plain", "{name}");
+            }
         }
     }
 }

@@ -19,8 +19,8 @@ const BSD_MAGIC: [u8; 4] = 0x8256_4557_u32.to_le_bytes();
 const SUN_MAGIC: [u8; 2] = 0xdabe_u16.to_be_bytes();
 const SGI_MAGIC: [u8; 4] = 0x0be5_a941_u32.to_be_bytes();
 
-/// Returns a label of each type, and one in a slice of an MBR.
-pub(crate) fn seeds() -> [(&'static str, Sparse); 4] {
+/// Returns a label of each type, one in a slice of an MBR, and a partition map of Apple.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 5] {
     let (mut bsd, mut slice) = (Sparse::zeroes(1 << 20), Sparse::zeroes(1 << 20));
     write_bsd(&mut bsd, 512);
     slice.write(446 + 4, &[0xa5, 0, 0, 0, 8, 0, 0, 0, 0xf8, 7, 0, 0]);
@@ -45,7 +45,28 @@ pub(crate) fn seeds() -> [(&'static str, Sparse); 4] {
         ("bsd in a slice", slice),
         ("sun", sun),
         ("sgi", sgi),
+        ("apple", apple()),
     ]
+}
+
+/// Returns a partition map with itself, a filesystem and free space.
+fn apple() -> Sparse {
+    let mut disk = Sparse::zeroes(1 << 20);
+    // The size of a block and their number.
+    disk.write(0, b"ER\x02\0\0\0\x08\0");
+    let partitions: [(&[u8], u8); 3] = [
+        (b"Apple_partition_map", 1),
+        (b"Apple_HFS", 4),
+        (b"Apple_Free", 6),
+    ];
+    for (at, (kind, start_kib)) in (512..).step_by(512).zip(partitions) {
+        disk.write(at, b"PM\0\0\0\0\0\x03");
+        // The first block, and the number of blocks.
+        disk.write(at + 8, &[0, 0, 0, start_kib * 2 - 1, 0, 0, 0, 3]);
+        disk.write(at + 16, b"name");
+        disk.write(at + 48, kind);
+    }
+    disk
 }
 
 fn write_bsd(disk: &mut Sparse, at: u64) {
@@ -128,9 +149,12 @@ mod tests {
             seal(&sealed);
             let table = read_table(&sealed).unwrap().expect(name);
             let kind = table.kind.to_string();
-            let partitions = if name == "bsd in a slice" { 3 } else { 2 };
+            let (partitions, expected) = match name {
+                "bsd in a slice" => (3, "mbr"),
+                "apple" => (3, "mac"),
+                name => (2, name),
+            };
             assert_eq!(table.partitions.len(), partitions, "{name}: {kind}");
-            let expected = if partitions == 3 { "mbr" } else { name };
             assert_eq!(kind, expected);
         }
     }

@@ -114,6 +114,10 @@ fn merge(texts: &[String]) {
             continue;
         };
         for (layer, text) in texts.iter().enumerate() {
+            for line in text.lines() {
+                let digest = Digest::parse(line);
+                let _ = digest.map(|it| (it.blob_name(), it.verify(b"contents", "blob")));
+            }
             let names = text.lines().filter(|name| files.is_of_interest(name));
             let file = |name: &str| DiskFile {
                 name: name.to_owned(),
@@ -142,7 +146,9 @@ const CONFIG: &str = r#"{"os":"linux","rootfs":{"type":"layers","diff_ids":["@6"
 const ARTIFACT: &str = r##"{"config":{"mediaType":"application/vnd.oci.empty.v1+json",
 "digest":"@5","size":"#5"},"layers":[{"mediaType":"application/vnd.kubevirt.disk.raw+zstd",
 "digest":"@6","size":"#6","annotations":{"io.kubevirt.disk.name":"root"}}]}"##;
-const FILES: &str = "disk/a\ndisk/.wh.a\ndisk/.wh..wh..opq\n.wh.disk\n./disk/b\n";
+const FILES: &str = "sha512:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\nblake3:01\nmd5:01\nsha256:01\n\
+    disk/a\ndisk/.wh.a\ndisk/.wh..wh..opq\n.wh.disk\n./disk/b\n";
 
 /// Returns a layout with an image and an artifact.
 pub(crate) fn seed() -> Sparse {

@@ -1,5 +1,6 @@
 //! The images from which mutations start.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -49,15 +50,9 @@ impl Seed {
 
     /// Finds the places that mutations change.
     pub fn find_places(&mut self) {
-        let sectors = structures(self);
-        for sector in &sectors {
-            if self.first.len() < MAX_FIRST && !self.first.contains(sector) {
-                self.first.push(*sector);
-            }
-        }
-        self.touched = sectors;
+        self.touched = structures(self);
+        self.first = self.touched.iter().take(MAX_FIRST).copied().collect();
         self.touched.sort_unstable();
-        self.touched.dedup();
         self.journal = journal::superblock_with_checksums(&self.image);
     }
 }
@@ -330,9 +325,8 @@ impl BlockRead for Recording {
 
 const SECTOR: u64 = 512;
 
-/// Returns the sectors with structures in the order in which the target reads them, perhaps several
-/// times. Those of zeroes are left out: otherwise one long read of an inode table would count as much
-/// as a superblock.
+/// Returns the sectors with structures in the order in which the target first reads them. Those of
+/// zeroes are left out: otherwise one long read of an inode table would count as much as a superblock.
 fn structures(seed: &Seed) -> Vec<(u64, u64)> {
     let device = Arc::new(Recording {
         inner: seed.image.clone(),
@@ -342,10 +336,12 @@ fn structures(seed: &Seed) -> Vec<(u64, u64)> {
     let watched: Arc<dyn BlockRead> = Arc::<Recording>::clone(&device);
     let _ = catch_unwind(AssertUnwindSafe(|| seed.target.survey(&watched)));
     let reads = device.reads.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = HashSet::new();
     reads
         .iter()
         .flat_map(|&(offset, len)| (offset / SECTOR)..(offset + len).div_ceil(SECTOR))
+        .filter(|sector| known.insert(*sector))
         .map(|sector| (sector * SECTOR, SECTOR))
-        .filter(|&(offset, len)| (offset..offset + len).any(|at| seed.image.byte(at) != 0))
+        .filter(|&(offset, _)| seed.image.has_data(offset))
         .collect()
 }

@@ -92,9 +92,11 @@ impl Sparse {
 
     /// Truncates the device, or extends it with zeroes.
     pub fn set_len(&mut self, size_bytes: u64) {
+        if size_bytes < self.size_bytes {
+            self.blocks
+                .retain(|number, _| number * BLOCK_BYTES < size_bytes);
+        }
         self.size_bytes = size_bytes.min(MAX_BYTES);
-        self.blocks
-            .retain(|number, _| number * BLOCK_BYTES < size_bytes);
     }
 
     /// Returns the byte at `at`; zero after the end.
@@ -102,6 +104,13 @@ impl Sparse {
         self.blocks
             .get(&(at / BLOCK_BYTES))
             .map_or(0, |block| block[within(at)])
+    }
+
+    /// Returns true if there is a byte other than zero in the sector of 512 bytes at `offset`.
+    pub fn has_data(&self, offset: u64) -> bool {
+        let start = within(offset);
+        let sector = |block: &Arc<[u8; BLOCK]>| block[start..start + 512].iter().any(|b| *b != 0);
+        self.blocks.get(&(offset / BLOCK_BYTES)).is_some_and(sector)
     }
 
     /// Returns the number of bytes in kept blocks.

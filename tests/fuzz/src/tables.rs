@@ -49,8 +49,10 @@ fn follow(device: &Arc<dyn BlockRead>) {
     };
     for partition in &table.partitions {
         let _ = (partition.type_name(), partition.uuid(), partition.name());
-        if let Ok(slice) = partition.open(Arc::clone(device)) {
-            let last = slice.size_bytes() - 1;
+        // An entry of Apple's map can be empty.
+        if let Ok(slice) = partition.open(Arc::clone(device))
+            && let Some(last) = slice.size_bytes().checked_sub(1)
+        {
             slice
                 .read_at(last, &mut [0])
                 .expect("the partition can be read");

@@ -23,6 +23,9 @@ use diskfs_fuzz::{Sparse, Target, corpus};
 /// The time limit of a case in the corpus, which every run of `smoke` begins with.
 const MAX_CASE_TIME: Duration = Duration::from_millis(500);
 
+/// The length limit of a mutation in the corpus: a line of its file.
+const MAX_LINE_BYTES: usize = 8 << 10;
+
 /// The number of newest mutations that half of the cases start from.
 const NEWEST: usize = 16;
 
@@ -100,11 +103,12 @@ impl Search {
             self.panics += 1;
             return;
         };
-        let before = self.reached.len();
-        self.reached.extend(reached);
-        if self.reached.len() == before {
+        let is_new = reached.iter().any(|index| !self.reached.contains(index));
+        let len = || corpus::line_of(&self.seeds[seed], &image).len();
+        if !is_new || len() > MAX_LINE_BYTES {
             return;
         }
+        self.reached.extend(reached);
         let mut mutated = self.seeds[seed].clone();
         mutated.image = image.clone();
         mutated.find_places();
