@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, seeds::Seed};
+use crate::seeds::{self, Seed};
+use crate::{Sparse, Target};
 
 /// The number of equal bytes that may be between two changes of one range.
 const MAX_GAP_BYTES: u64 = 4;
@@ -22,6 +23,18 @@ pub fn directory() -> PathBuf {
 
 fn file_of(directory: &Path, target: Target) -> PathBuf {
     directory.join(format!("{}.txt", target.name()))
+}
+
+/// Loads the seeds, the mutations of the corpus after them, and the places of all that further
+/// mutations change.
+///
+/// # Errors
+/// Fails for an image or a file of the corpus that cannot be read.
+pub fn load_with_seeds(images: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
+    let mut all = seeds::load(images, target)?;
+    all.extend(load(&directory(), &all)?);
+    all.iter_mut().for_each(Seed::find_places);
+    Ok(all)
 }
 
 /// Loads the mutations of these seeds. Those of seeds that no longer exist are left out.
@@ -157,7 +170,7 @@ mod tests {
     #[test]
     fn all_mutations_have_their_seed() {
         let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/images");
-        let seeds = crate::seeds::load_without_corpus(images.as_ref(), None).unwrap();
+        let seeds = seeds::load(images.as_ref(), None).unwrap();
         let lines = |target| std::fs::read_to_string(file_of(&directory(), target));
         let expected: usize = Target::ALL
             .into_iter()

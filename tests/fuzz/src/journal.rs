@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn seals_as_the_tools_do() {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/images");
-        let seeds = crate::seeds::load_without_corpus(directory.as_ref(), None).unwrap();
+        let seeds = crate::seeds::load(directory.as_ref(), None).unwrap();
         let mut sealed = 0;
         // In those images, the contents of a file look like a journal block.
         for seed in seeds.iter().filter(|seed| !seed.name.contains("escape")) {

@@ -10,9 +10,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, corpus, deploy, etc, guest, image_maps, journal, labels, luks, md,
-    nbd, oci, ova, registry, remote, rpm, selinux, service, systemd_journal, validate, varstore,
-    vmdk,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, md, nbd, oci,
+    ova, registry, remote, rpm, selinux, service, systemd_journal, validate, varstore, vmdk,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -65,17 +64,8 @@ const MAX_KEPT_BYTES: u64 = 8 << 20;
 const MAX_FIRST: usize = 12;
 
 /// Loads the seeds from the compressed images in `directory`, in the order of their names, and adds
-/// a few that no tool makes, and the corpus of mutations. Loads only those of `target`, if one is
-/// given.
+/// a few that no tool makes. Loads only those of `target`, if one is given.
 pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
-    let mut seeds = load_without_corpus(directory, target)?;
-    seeds.extend(corpus::load(&corpus::directory(), &seeds)?);
-    seeds.iter_mut().for_each(Seed::find_places);
-    Ok(seeds)
-}
-
-/// Loads the seeds without the corpus.
-pub fn load_without_corpus(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
     let is_wanted = |of: Target| target.is_none_or(|target| target == of);
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut paths: Vec<_> = entries

@@ -161,7 +161,7 @@ fn main() -> Result<()> {
     let seed = next()?.parse()?;
     let names: Vec<String> = arguments.collect();
     let images = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/images");
-    let seeds = seeds::load_without_corpus(&images, None)?;
+    let seeds = seeds::load(&images, None)?;
     for target in Target::ALL {
         let is_named = names.is_empty() || names.iter().any(|name| name == target.name());
         if !is_named || target == WITHOUT_CORPUS {

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use diskfs_fuzz::mutate::mutate;
 use diskfs_fuzz::random::Random;
-use diskfs_fuzz::seeds::{self, Seed};
-use diskfs_fuzz::{Sparse, Target};
+use diskfs_fuzz::seeds::Seed;
+use diskfs_fuzz::{Sparse, Target, corpus};
 
 const USAGE: &str = "\
 Mutates images and runs the parsers on them.
@@ -122,7 +122,7 @@ struct Case {
 
 impl Run {
     fn load(arguments: &Arguments) -> Result<Self> {
-        let seeds = seeds::load(&arguments.images, arguments.target)?;
+        let seeds = corpus::load_with_seeds(&arguments.images, arguments.target)?;
         if seeds.is_empty() {
             bail!("no images in {}", arguments.images.display());
         }
