@@ -27,6 +27,7 @@ mod ext4;
 pub mod ext4_seal;
 mod ext4_write;
 mod fat;
+pub mod finding;
 mod guest;
 mod image;
 mod image_maps;
@@ -56,6 +57,7 @@ mod tables;
 mod validate;
 mod varstore;
 mod vmdk;
+mod volume;
 mod xfs;
 
 use std::sync::Arc;

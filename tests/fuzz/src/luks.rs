@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Sparse;
 use crate::random::Random;
+use crate::volume::read_some;
 
 /// The limits of unlocking, low enough to finish at once with any header.
 const LIMITS: Limits = Limits {
@@ -59,7 +60,9 @@ pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
     ];
     for key in keys {
         if let Ok(key) = header.unlock(&*disk, &key, &LIMITS) {
-            read(&disk, &header, &key);
+            if let Ok(plain) = Unlocked::new(Arc::clone(&disk), &header, &key) {
+                read_some(&plain);
+            }
             change_keys(&*sealed, &key);
         }
     }
@@ -68,18 +71,6 @@ pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
 /// The passphrase of the seeds.
 fn passphrase() -> Secret {
     Secret::new(b"secret".to_vec())
-}
-
-/// Reads some of the data.
-fn read(disk: &Arc<dyn BlockRead>, header: &Header, key: &VolumeKey) {
-    let Ok(plain) = Unlocked::new(Arc::clone(disk), header, key) else {
-        return;
-    };
-    let size_bytes = plain.size_bytes();
-    for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
-        let _ = plain.read_at(offset, &mut [0; 5000]);
-        let _ = plain.extent_at(offset);
-    }
 }
 
 /// Adds a key to a LUKS1 header, and removes keys.

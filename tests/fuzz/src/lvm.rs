@@ -8,6 +8,7 @@ use diskfs_volume::lvm::{PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
 use diskfs_volume::read_table;
 
 use crate::persistent;
+use crate::volume::{read_some, write_some};
 
 /// Devices that may be physical volumes, with their offsets.
 pub(crate) type Places = Vec<(u64, Arc<dyn BlockRead>)>;
@@ -92,20 +93,6 @@ fn write(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<O
     }
 }
 
-/// Makes a few writes of each kind.
-pub(crate) fn write_some(volume: &dyn BlockWrite) {
-    let size_bytes = volume.size_bytes();
-    volume.will_need(0, 1 << 20);
-    let _ = volume.block_size();
-    for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
-        let _ = volume.write_at(offset, &[0x5a; 5000]);
-        let _ = volume.write_zeroes(offset, 3000);
-        let _ = volume.discard(offset, 2000);
-    }
-    let _ = volume.flush();
-    let _ = volume.read_at(0, &mut [0; 512]);
-}
-
 /// Changes the group in memory, and writes it.
 fn edit(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
     let find = |entry: &PvEntry| find(entry, physical, sealed);
@@ -133,11 +120,8 @@ fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)
             let found = physical.iter().find(|(read, _)| read.id == entry.id);
             Ok(found.map(|(_, place)| Arc::clone(place)))
         });
-        let Ok(opened) = opened else { continue };
-        let size_bytes = opened.size_bytes();
-        for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
-            let _ = opened.read_at(offset, &mut [0; 5000]);
-            let _ = opened.extent_at(offset);
+        if let Ok(opened) = opened {
+            read_some(&opened);
         }
     }
 }

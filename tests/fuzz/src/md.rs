@@ -6,7 +6,8 @@ use diskfs_block::{BlockRead, BlockWrite, Overlay, Slice};
 use diskfs_volume::md::{Member, arrays};
 
 use crate::Sparse;
-use crate::lvm::{SEALED_BYTES, places, write_some};
+use crate::lvm::{SEALED_BYTES, places};
+use crate::volume::{read_some, write_some};
 
 const MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
 
@@ -26,31 +27,25 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
         }
     }
     let read = places.iter();
-    let mut members: Vec<(Member, u64)> = read
-        .filter_map(|(start, place)| Some((Member::read(&**place).ok()??, *start)))
-        .collect();
+    let read = read.filter_map(|(start, place)| {
+        let member = Member::read(&**place).ok()??;
+        let device = Slice::new(Arc::clone(&sealed), *start, place.size_bytes());
+        Some((member, Arc::new(device.ok()?)))
+    });
+    let (mut members, devices): (Vec<Member>, Vec<_>) = read.unzip();
     // An array with redundancy is readable without one or two of its members.
     for _ in 0..3 {
-        open(&members, &sealed);
+        open(&members, &devices);
         members.pop();
     }
 }
 
-/// Opens the arrays of these members, whose devices begin at the offsets, reads and writes.
-fn open(members: &[(Member, u64)], sealed: &Arc<Overlay>) {
-    let device = |index: usize| {
-        let start = members[index].1;
-        let len_bytes = sealed.size_bytes().saturating_sub(start);
-        Slice::new(Arc::clone(sealed), start, len_bytes).map(Arc::new)
-    };
-    let known: Vec<Member> = members.iter().map(|(member, _)| member.clone()).collect();
-    for array in arrays(&known) {
+/// Opens the arrays of these members, reads and writes.
+fn open(members: &[Member], devices: &[Arc<Slice<Overlay>>]) {
+    let device = |index: usize| Ok(Arc::clone(&devices[index]));
+    for array in arrays(members) {
         if let Ok(opened) = array.open(&device) {
-            let size_bytes = opened.size_bytes();
-            for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
-                let _ = opened.read_at(offset, &mut [0; 5000]);
-                let _ = opened.extent_at(offset);
-            }
+            read_some(&opened);
         }
         if let Ok(opened) = array.open_writable(&device) {
             write_some(&opened);

@@ -2,8 +2,8 @@
 //!
 //! The program is instrumented, and reads its own counters after each case; `tests/fuzz/coverage
 //! --grow` builds and starts it. A mutation that reaches new code is mutated further. At the end, the
-//! fewest of them that reach all of it are written to `tests/fuzz/corpus`. It does not look for bugs:
-//! a case that panics is reported and left out, and `smoke` has the limits of time and memory.
+//! fewest of them that reach all of it are written to `tests/fuzz/corpus`. A case that panics is a
+//! finding as in `smoke`, which also has limits of time and memory.
 
 mod counters;
 
@@ -18,7 +18,7 @@ use diskfs_block::BlockRead;
 use diskfs_fuzz::mutate::mutate;
 use diskfs_fuzz::random::Random;
 use diskfs_fuzz::seeds::{self, Seed};
-use diskfs_fuzz::{Sparse, Target, corpus};
+use diskfs_fuzz::{Sparse, Target, corpus, finding};
 
 /// The time limit of a case in the corpus, which every run of `smoke` begins with.
 const MAX_CASE_TIME: Duration = Duration::from_millis(500);
@@ -52,12 +52,19 @@ struct Search {
     panics: u64,
 }
 
-/// Runs a case. Returns the counters that it reaches, or `None` if it panics or takes too long.
+/// Runs a case. Returns the counters that it reaches, or `None` if it panics or takes too long. A
+/// panic is kept as a finding: the last one of each target.
 fn run(target: Target, image: &Sparse) -> Option<Vec<usize>> {
     let device: Arc<dyn BlockRead> = Arc::new(image.clone());
     counters::reset();
     let start = Instant::now();
-    catch_unwind(AssertUnwindSafe(|| target.run(&device))).ok()?;
+    if catch_unwind(AssertUnwindSafe(|| target.run(&device))).is_err() {
+        match finding::save(target, "grow", image) {
+            Ok(again) => println!("{}: panic; again: {again}", target.name()),
+            Err(error) => println!("{}: panic; not saved: {error}", target.name()),
+        }
+        return None;
+    }
     if start.elapsed() > MAX_CASE_TIME {
         return None;
     }

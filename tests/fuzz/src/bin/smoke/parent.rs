@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use diskfs_fuzz::finding;
 
 use crate::{Arguments, Run};
 
@@ -178,22 +178,13 @@ fn report(
         return Ok(ExitCode::SUCCESS);
     }
     let run = Run::load(arguments)?;
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("artifacts");
-    std::fs::create_dir_all(&directory)?;
     for (what, (number, count)) in findings {
         let case = run.case(*number);
-        let file = directory.join(format!(
-            "{}-{}-{number}",
-            case.target.name(),
-            arguments.seed
-        ));
-        std::fs::write(&file, case.image.to_input())?;
+        let name = format!("{}-{number}", arguments.seed);
+        let again = finding::save(case.target, &name, &case.image)?;
         println!(
-            "{what}\n  {count} times, first case {number}, made of {}\n  again: cargo run -p diskfs-fuzz \
-             --bin smoke -- --target {} --replay {}",
-            case.name,
-            case.target.name(),
-            file.display()
+            "{what}\n  {count} times, first case {number}, made of {}\n  again: {again}",
+            case.name
         );
     }
     Ok(ExitCode::FAILURE)
