@@ -51,6 +51,13 @@ const SHORT_TARGET: Rule = Rule {
              by the size alone",
 };
 
+/// A symlink whose target has a zero byte.
+const ZERO_IN_TARGET: Rule = Rule {
+    name: "zero in a symlink's target",
+    reason: "a target ends at its first zero byte in Linux (`nd_terminate_link`); debugfs writes \
+             as many bytes as the size says",
+};
+
 /// An entry of a directory: inode, mode, owner, group and size, which is `None` for a directory.
 /// Only the inode is known if its inode cannot be read.
 type Row = (u64, Option<(u32, u32, u32, Option<u64>)>);
@@ -255,6 +262,14 @@ impl<'a> Comparison<'a> {
             let ours = self.read(file);
             match (ours, theirs) {
                 (Ok(ours), Some(theirs)) if ours == theirs => {}
+                (Ok(ours), Some(theirs))
+                    if file.file_type == FileType::Symlink
+                        && theirs
+                            .strip_prefix(&ours[..])
+                            .is_some_and(|rest| rest.first() == Some(&0)) =>
+                {
+                    self.rules.push(ZERO_IN_TARGET);
+                }
                 (Ok(ours), Some(theirs)) => {
                     let at = ours.iter().zip(&theirs).position(|(a, b)| a != b);
                     let text = format!("contents of {:?} differ at {at:?}", file.inode);
