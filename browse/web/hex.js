@@ -31,7 +31,8 @@ export function parseOffset(text) {
 export class HexView {
   /** `read(offset, length)` gives the bytes. */
   constructor(length, read) {
-    Object.assign(this, { length, read });
+    // The offset of the page that was asked for last, whether or not its bytes have arrived.
+    Object.assign(this, { length, read, offset: 0 });
     this.text = el('pre', { class: 'hex', tabindex: 0, role: 'region', 'aria-label': 'Bytes' });
     this.input = el('input', { type: 'text', size: 12, value: '0x0', spellcheck: 'false' });
     this.input.addEventListener('change', () => this.#jump());
@@ -50,15 +51,16 @@ export class HexView {
   show(wanted) {
     const last = Math.max(0, Math.floor((this.length - 1) / WIDTH) * WIDTH);
     const offset = Math.min(last, Math.max(0, wanted));
+    this.offset = offset;
+    this.back.disabled = offset === 0;
+    this.next.disabled = offset + PAGE >= this.length;
     this.problem.replaceChildren();
     return guarded(this.problem, 'cannot read the file', async () => {
       const octets = await this.read(offset, PAGE);
-      this.offset = offset;
+      if (this.offset !== offset) return;
       this.text.textContent = hexLines(octets, offset);
       this.input.value = `0x${hex(offset, 1)}`;
       this.input.removeAttribute('aria-invalid');
-      this.back.disabled = offset === 0;
-      this.next.disabled = offset + octets.length >= this.length;
     });
   }
 }

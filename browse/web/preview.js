@@ -64,6 +64,7 @@ export class Preview {
   }
 
   #choose(buttons, title, show) {
+    this.chosen = title;
     for (const other of buttons) other.setAttribute('aria-pressed', String(other.textContent === title));
     this.place.replaceChildren();
     guarded(this.place, 'cannot show the contents', show);
@@ -71,6 +72,7 @@ export class Preview {
 
   async #showPicture(type) {
     const all = this.first.length < this.length ? await this.#read(0, this.length) : this.first;
+    if (this.chosen !== 'Picture') return;
     this.address ??= URL.createObjectURL(new Blob([all], { type }));
     const image = el('img', { src: this.address, alt: 'the picture in the file' });
     image.addEventListener('error', () => this.place.replaceChildren(el('p', { class: 'note' }, 'The picture is damaged; choose "Hex" to see its bytes.')));

@@ -164,6 +164,24 @@ def preview_shows_bytes_by_page(session):
     page.wait_for_function("() => document.querySelector('.hex').textContent.startsWith('00000800')")
 
 
+@check(("hex.js", "if (this.offset !== offset) return;", ""))
+def preview_follows_the_last_click(session):
+    """The first page arrives after the second one."""
+    path = next(e for e in session.api("find", path="/home", type="f", size="+4k")["entries"])["path"]
+    directory, name = path.rsplit("/", 1)
+    page = open_files(session, directory, f"&select={name}")
+    late = []
+    page.route("**/api/cat?*offset=0&length=1024*", late.append)
+    page.get_by_role("button", name="Hex").click()
+    page.get_by_role("button", name="Next page").click()
+    page.wait_for_function("() => document.querySelector('.hex')?.textContent.startsWith('00000400')")
+    expect(late, "the first page was not asked for")
+    with page.expect_response(lambda answer: "offset=0&length=1024" in answer.url):
+        late[0].continue_()
+    page.wait_for_timeout(100)
+    expect(page.locator(".hex").text_content().startswith("00000400"), "an old page replaced the one that was asked for last")
+
+
 @check(("file-details.js", "{ ...parameters, download: 1 }", "{ download: 1 }"))
 def downloads_give_the_file(session):
     path = file_of(session, 0)

@@ -145,6 +145,13 @@ def guest(root):
     os.chmod(f"{root}/tmp", 0o1777)
 
 
+def large(root):
+    """The same guest with a journal. Its directory of many files is added later."""
+    guest(root)
+    journal = f"{os.path.dirname(os.path.abspath(__file__))}/../../files/journal/tests/fixtures/three-boots.journal.zst"
+    put(root, "var/log/journal/0123456789abcdef0123456789abcdef/system.journal", run("zstd", "-dc", journal))
+
+
 def hostile(root):
     """A tree whose names and contents try to become markup or to control the reader."""
     guest(root)
@@ -282,7 +289,7 @@ def main():
     change(options.diskfs, "snapshots.qcow2", "after")
     run("qemu-img", "snapshot", "-c", "after", "snapshots.qcow2")
     make_guest_disk(hostile, "hostile.raw", work, label="hostile")
-    make_guest_disk(guest, "large.raw", work, size=320, label="large")
+    make_guest_disk(large, "large.raw", work, size=320, label="large")
     add_many_files(options.diskfs, "large.raw:/")
     shutil.rmtree(work)
 
