@@ -128,6 +128,19 @@ fn values_packed_with_xz_and_lz4_are_read() {
     }
 }
 
+/// The values of the fixture were compressed by liblzma and liblz4.
+#[test]
+fn the_fixture_with_xz_and_lz4_is_read() {
+    if !have_systemd() {
+        return;
+    }
+    let packed = &include_bytes!("fixtures/packed.journal.zst")[..];
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("packed.journal");
+    fs::write(&path, zstd::stream::decode_all(packed).unwrap()).unwrap();
+    assert_reads(&path, "the fixture");
+}
+
 #[test]
 fn sealed_and_open_files_are_read_too() {
     if !have_systemd() {

@@ -59,6 +59,8 @@ mod varstore;
 mod vmdk;
 mod volume;
 mod xfs;
+mod xfs_log;
+mod xfs_seal;
 
 use std::sync::Arc;
 

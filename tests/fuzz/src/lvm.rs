@@ -4,14 +4,20 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay, Slice};
 use diskfs_volume::edit::NewSize;
-use diskfs_volume::lvm::{PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
+use diskfs_volume::lvm::{
+    LogicalVolume, LvmId, MetadataOrigin, NewVolume, PhysicalVolume, PvEntry, VolumeGroup,
+    volume_groups,
+};
 use diskfs_volume::read_table;
 
-use crate::persistent;
 use crate::volume::{read_some, write_some};
+use crate::{Sparse, persistent};
 
 /// Devices that may be physical volumes, with their offsets.
 pub(crate) type Places = Vec<(u64, Arc<dyn BlockRead>)>;
+
+/// The maximum number of volumes of a group to write to, and to change.
+const MAX_WRITTEN: usize = 24;
 
 /// The maximum size of the changes to a mutated image in memory: headers and blocks of metadata.
 pub(crate) const SEALED_BYTES: u64 = 16 << 20;
@@ -83,9 +89,15 @@ fn find(
     Ok(slice.transpose()?.map(Arc::new))
 }
 
+/// Returns some volumes that are not parts of others.
+fn some(group: &VolumeGroup) -> impl Iterator<Item = &LogicalVolume> {
+    let volumes = group.logical_volumes.iter();
+    volumes.filter(|volume| volume.visible).take(MAX_WRITTEN)
+}
+
 /// Writes to the volumes.
 fn write(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
-    for volume in group.logical_volumes.iter().take(16) {
+    for volume in some(group) {
         let opened = group.open_writable(volume, &|entry| find(entry, physical, sealed));
         if let Ok(opened) = opened {
             write_some(&opened);
@@ -100,15 +112,27 @@ fn edit(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Ov
     let Ok(mut editor) = group.editor(&reading) else {
         return;
     };
-    for volume in group.logical_volumes.iter().take(16) {
+    let _ = (group.size_bytes(), editor.free_bytes(), editor.is_changed());
+    let _ = editor.set_origin(MetadataOrigin {
+        time_seconds: 1,
+        host: "host".to_owned(),
+        description: "fuzz".to_owned(),
+    });
+    for volume in some(group) {
         let _ = editor.reduce(&volume.name, volume.size_bytes / 2);
         let _ = editor.extend(&volume.name, NewSize::More(1 << 20));
     }
-    let _ = editor.grow_physical_volumes();
+    let _ = editor.add(&NewVolume {
+        name: "new".to_owned(),
+        id: LvmId::from_random([7; 32]),
+        size: NewSize::More(1),
+    });
+    let _ = (editor.grow_physical_volumes(), editor.check());
     for entry in group.physical_volumes.iter().take(4) {
         let least = editor.least_device_bytes(&entry.id).unwrap_or(0);
         let _ = editor.shrink_physical_volume(&entry.id, least);
     }
+    let _ = editor.group().free_bytes();
     let _ = editor.write(&|entry| Ok(find(entry)?.map(|slice| slice as Arc<dyn BlockWrite>)));
 }
 
@@ -124,6 +148,26 @@ fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)
             read_some(&opened);
         }
     }
+}
+
+/// Returns the group with segments of the types `zero` and `error`, which no command makes without
+/// device-mapper, instead of those on disks.
+pub(crate) fn without_areas(image: &Sparse) -> Sparse {
+    const STORED: &[u8] = b"\"striped\"";
+    let mut changed = image.clone();
+    let types = [b"\"zero\"   ", b"\"error\"  "];
+    let mut types = types.iter().cycle();
+    for block in image.block_offsets() {
+        let bytes: Vec<u8> = (block..block + 4096).map(|at| image.byte(at)).collect();
+        for (at, window) in (block..).zip(bytes.windows(STORED.len())) {
+            if window == STORED
+                && let Some(other) = types.next()
+            {
+                changed.write(at, *other);
+            }
+        }
+    }
+    changed
 }
 
 /// Computes LVM's checksum.

@@ -36,6 +36,8 @@ pub(crate) fn hive(device: &Arc<dyn BlockRead>) {
     let Ok(hive) = Hive::open(disk, &logs) else {
         return;
     };
+    let _ = (hive.recovery(), hive.version());
+    let _ = hive.last_written().to_string();
     let Ok(root) = hive.root() else {
         return;
     };

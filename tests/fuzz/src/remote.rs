@@ -2,15 +2,21 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_remote::client::Client;
-use diskfs_remote::protocol::{About, AgentHello, Frame, MAX_BULK, MAX_MESSAGE};
-use diskfs_remote::server::{Machine, MountRequest, Served, serve};
+use diskfs_remote::protocol::{
+    About, AgentHello, Ended, Frame, MAX_BULK, MAX_MESSAGE, Program, Stream, TerminalSize,
+};
+use diskfs_remote::server::{
+    Location, Machine, MountRequest, ProgramEvent, Running, Served, serve,
+};
 use diskfs_remote::testing::ask_everything;
+use diskfs_vfs::Timestamp;
 use diskfs_vfs::testing::WritableMemoryFs;
 
 use crate::Sparse;
@@ -167,15 +173,61 @@ fn split(frames: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((message, bulk, tail))
 }
 
-/// Records everything that a real agent sends in a session.
-fn record() -> io::Result<Vec<u8>> {
-    struct Memory;
-    impl Machine for Memory {
-        fn mount(&self, _: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
-            Ok(Arc::new(WritableMemoryFs::new()))
-        }
+/// A machine whose filesystem is in memory. Its clock stands still, so that its answers are always the
+/// same.
+struct Memory;
+
+impl Machine for Memory {
+    fn mount(&self, _: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+        Ok(Arc::new(WritableMemoryFs::with_clock(Timestamp::default)))
     }
 
+    fn bind(&self, _: &Location<'_>, _: &Location<'_>) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+
+    fn start(&self, _: &Location<'_>, _: &Program) -> diskfs_vfs::Result<Arc<dyn Running>> {
+        Ok(Arc::new(Script::default()))
+    }
+
+    fn connect(&self) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+}
+
+/// A program that writes to both streams and ends.
+#[derive(Default)]
+struct Script(AtomicUsize);
+
+impl Running for Script {
+    fn output(&self, room: &mut [u8]) -> diskfs_vfs::Result<ProgramEvent> {
+        room[..4].copy_from_slice(b"text");
+        Ok(match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => ProgramEvent::Wrote(Stream::Output, 4),
+            1 => ProgramEvent::Wrote(Stream::Error, 2),
+            _ => ProgramEvent::Ended(Ended::Exited(3)),
+        })
+    }
+
+    fn input(&self, data: &[u8]) -> diskfs_vfs::Result<usize> {
+        Ok(data.len().div_ceil(2))
+    }
+
+    fn close_input(&self) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+
+    fn signal(&self, _: i32) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+
+    fn resize(&self, _: TerminalSize) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+}
+
+/// Records everything that a real agent sends in a session.
+fn record() -> io::Result<Vec<u8>> {
     let (here, there) = UnixStream::pair()?;
     let server = thread::spawn(move || serve(there.try_clone()?, there, &Memory));
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -209,6 +261,9 @@ mod tests {
     fn the_seed_is_a_whole_session() {
         let seed = seed();
         assert!(seed.size_bytes() > 1000);
+        // Otherwise mutations of it could not be kept.
+        let again = super::seed();
+        assert!(seed.to_input() == again.to_input(), "another session");
         let device: Arc<dyn BlockRead> = Arc::new(seed);
         session(&device);
     }

@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, md, nbd, oci,
-    ova, registry, remote, rpm, selinux, service, systemd_journal, validate, varstore, vmdk,
+    Sparse, Target, archive, deploy, etc, guest, image_maps, journal, labels, luks, lvm, md, nbd,
+    oci, ova, registry, remote, rpm, selinux, service, systemd_journal, validate, varstore, vmdk,
+    xfs_log,
 };
 
 /// An image with its target, and the ranges that the target reads.
@@ -94,7 +95,11 @@ pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
 }
 
 pub(crate) fn decompress(path: &Path) -> Result<Sparse> {
-    read(zstd::Decoder::new(std::fs::File::open(path)?)?)
+    unpack(std::fs::File::open(path)?)
+}
+
+pub(crate) fn unpack(packed: impl Read) -> Result<Sparse> {
+    read(zstd::Decoder::new(packed)?)
 }
 
 pub(crate) fn of_file(path: &Path) -> Result<Sparse> {
@@ -168,6 +173,15 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     if targets.contains(&Target::Ext4Walk) {
         let bare = without_checksums(image);
         seeds.extend(of_all(&format!("{name} without checksums"), &bare));
+    }
+    if targets.contains(&Target::Xfs) {
+        let intents = xfs_log::with_intents(image).into_iter();
+        let name = format!("{name} with intents");
+        seeds.extend(intents.map(|image| Seed::new(Target::Xfs, name.clone(), image)));
+    }
+    if targets.contains(&Target::Lvm) {
+        let name = format!("{name} without areas");
+        seeds.push(Seed::new(Target::Lvm, name, lvm::without_areas(image)));
     }
     seeds
 }
@@ -246,12 +260,9 @@ fn tiny() -> Vec<Seed> {
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
         of(Target::Validate, "tiny qcow2", &qcow2),
         of(Target::Remote, "a session", &remote::seed()),
-        of(
-            Target::SystemdJournal,
-            "three boots",
-            &systemd_journal::seed(),
-        ),
     ];
+    let journals = systemd_journal::seeds();
+    seeds.extend(journals.map(|(name, image)| of(Target::SystemdJournal, name, &image)));
     for (name, image) in luks::seeds() {
         seeds.push(of(Target::Luks, name, &image));
         seeds.push(of(Target::ProbeContent, name, &image));

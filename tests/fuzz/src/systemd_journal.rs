@@ -5,7 +5,7 @@ use std::sync::Arc;
 use diskfs_block::BlockRead;
 use diskfs_journal::Journal;
 
-use crate::Sparse;
+use crate::{Sparse, seeds};
 
 /// The maximum number of entries to read from an input. Further ones exercise nothing new.
 const MAX_ENTRIES: usize = 2000;
@@ -18,28 +18,28 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let Ok(journal) = Journal::open(Arc::clone(device)) else {
         return;
     };
-    let _ = journal.boots();
+    let header = journal.header();
+    let _ = (header.compatible.bits(), header.compatible.is_sealed());
+    let _ = (
+        header.incompatible.bits(),
+        header.incompatible.has_keyed_hash(),
+    );
+    let _ = (journal.boots(), journal.machine_id(), journal.state());
     for entry in journal.entries().take(MAX_ENTRIES).flatten() {
         let _ = entry.cursor();
         let _ = entry.fields(VALUE_BYTES).flatten().count();
     }
     let mut entries = journal.entries();
-    entries
-        .skip_before(journal.header().head_realtime_us / 2 + journal.header().tail_realtime_us / 2);
-    entries.skip_after(journal.header().tail_realtime_us);
+    entries.skip_before(header.head_realtime_us / 2 + header.tail_realtime_us / 2);
+    entries.skip_after(header.tail_realtime_us);
+    let _ = entries.remaining();
     let _ = entries.rev().take(MAX_ENTRIES).flatten().count();
 }
 
-/// Returns a journal of three boots with a compressed value.
-pub(crate) fn seed() -> Sparse {
-    const PACKED: &[u8] =
-        include_bytes!("../../../files/journal/tests/fixtures/three-boots.journal.zst");
-    let bytes = zstd::stream::decode_all(PACKED).expect("a fixture");
-    let mut image = Sparse::zeroes(bytes.len() as u64);
-    for (offset, block) in (0..).step_by(4096).zip(bytes.chunks(4096)) {
-        if block.iter().any(|byte| *byte != 0) {
-            image.write(offset, block);
-        }
-    }
-    image
+/// Returns a journal of three boots with a value of zstd, and one with values of XZ and LZ4.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
+    let three = include_bytes!("../../../files/journal/tests/fixtures/three-boots.journal.zst");
+    let packed = include_bytes!("../../../files/journal/tests/fixtures/packed.journal.zst");
+    let of = |bytes: &[u8]| seeds::unpack(bytes).expect("a fixture");
+    [("three boots", of(three)), ("XZ and LZ4", of(packed))]
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_volume::edit::{Flag, NewPartition, NewSize, PartitionType, TableEditor};
-use diskfs_volume::{Guid, SectorSize, read_table, read_table_with};
+use diskfs_volume::{Guid, PartitionKind, SectorSize, read_table, read_table_with};
 
 use crate::labels;
 
@@ -49,6 +49,9 @@ fn follow(device: &Arc<dyn BlockRead>) {
     };
     for partition in &table.partitions {
         let _ = (partition.type_name(), partition.uuid(), partition.name());
+        if let PartitionKind::Gpt { attributes, .. } = &partition.kind {
+            let _ = attributes.to_string();
+        }
         // An entry of Apple's map can be empty.
         if let Ok(slice) = partition.open(Arc::clone(device))
             && let Some(last) = slice.size_bytes().checked_sub(1)

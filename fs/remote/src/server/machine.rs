@@ -146,4 +146,9 @@ pub trait Served: FsWrite {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Served for diskfs_vfs::testing::WritableMemoryFs {}
+impl Served for diskfs_vfs::testing::WritableMemoryFs {
+    // No kernel has it, but programs of a test must have a place.
+    fn mounted_at(&self) -> Option<&str> {
+        Some("/")
+    }
+}

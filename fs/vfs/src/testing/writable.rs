@@ -77,13 +77,19 @@ struct FsState {
 
 impl Default for FsState {
     fn default() -> Self {
+        Self::with_clock(Timestamp::now)
+    }
+}
+
+impl FsState {
+    fn with_clock(clock: fn() -> Timestamp) -> Self {
         Self {
-            nodes: [(ROOT, Node::root(Timestamp::now()))].into(),
+            nodes: [(ROOT, Node::root(clock()))].into(),
             free: BTreeSet::new(),
             generation: 0,
             limits: Limits::default(),
             used_blocks: 0,
-            clock: Timestamp::now,
+            clock,
             refusal: None,
             synced: Vec::new(),
         }
@@ -111,9 +117,11 @@ impl WritableMemoryFs {
         fs
     }
 
-    /// Sets the clock for the times of files.
-    pub fn set_clock(&self, clock: fn() -> Timestamp) {
-        self.write().clock = clock;
+    /// Returns an empty filesystem whose files get their times from this clock.
+    pub fn with_clock(clock: fn() -> Timestamp) -> Self {
+        Self {
+            state: RwLock::new(FsState::with_clock(clock)),
+        }
     }
 
     /// Makes all changes fail with this kind from now on; `None` ends that.
