@@ -171,14 +171,15 @@ def preview_follows_the_last_click(session):
     directory, name = path.rsplit("/", 1)
     page = open_files(session, directory, f"&select={name}")
     late = []
-    page.route("**/api/cat?*offset=0&length=1024*", late.append)
+    page.route("**/api/cat?*offset=0&length=1024*", lambda route: late.append(route))
     page.get_by_role("button", name="Hex").click()
     page.get_by_role("button", name="Next page").click()
     page.wait_for_function("() => document.querySelector('.hex')?.textContent.startsWith('00000400')")
     expect(late, "the first page was not asked for")
     with page.expect_response(lambda answer: "offset=0&length=1024" in answer.url):
-        late[0].continue_()
-    page.wait_for_timeout(100)
+        # The last request is that of the view which is shown.
+        late.pop().continue_()
+    page.wait_for_timeout(200)
     expect(page.locator(".hex").text_content().startswith("00000400"), "an old page replaced the one that was asked for last")
 
 

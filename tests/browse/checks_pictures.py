@@ -25,7 +25,7 @@ def shoot(session, page, name, fragment):
         page.locator(".preview-body pre").wait_for()
     page.add_style_tag(content=FIXED)
     page.wait_for_timeout(400)
-    times = [page.locator(".cell.time"), page.locator(".facts td", has_text="20"), page.locator(".grid td:first-child", has_text="images/"), page.locator(".pointed")]
+    times = [page.locator(".cell.time"), page.locator(".facts td", has_text="20"), page.locator(".pointed")]
     picture = Image.open(io.BytesIO(page.screenshot(mask=times, mask_color="#808080", animations="disabled", caret="hide")))
     return picture.convert("RGB").resize(SIZE, Image.Resampling.BOX)
 

@@ -29,9 +29,6 @@ const MAX_LINE_BYTES: usize = 8 << 10;
 /// The number of newest mutations that half of the cases start from.
 const NEWEST: usize = 16;
 
-/// The target whose seed is another one each time: a recorded session, which contains times.
-const WITHOUT_CORPUS: Target = Target::Remote;
-
 /// A mutation that reached new code.
 struct Kept {
     /// The index of the seed from which it is made, perhaps in several steps.
@@ -171,7 +168,7 @@ fn main() -> Result<()> {
     let seeds = seeds::load(&images, None)?;
     for target in Target::ALL {
         let is_named = names.is_empty() || names.iter().any(|name| name == target.name());
-        if !is_named || target == WITHOUT_CORPUS {
+        if !is_named {
             continue;
         }
         let mut search = Search::start(target, &seeds, seed)?;
