@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use diskfs_block::BlockRead;
-use diskfs_remote::client::Client;
+use diskfs_remote::client::{self, Client};
 use diskfs_remote::protocol::{
     About, AgentHello, Ended, Frame, MAX_BULK, MAX_MESSAGE, Program, Stream, TerminalSize,
 };
 use diskfs_remote::server::{
-    Location, Machine, MountRequest, ProgramEvent, Running, Served, serve,
+    self, Location, Machine, MountRequest, ProgramEvent, Running, Served, serve,
 };
 use diskfs_remote::testing::ask_everything;
 use diskfs_vfs::Timestamp;
@@ -31,6 +31,10 @@ const MAX_INPUT_BYTES: u64 = 1 << 20;
 const HEAD_BYTES: usize = 16;
 const NUMBER_AT: usize = 8;
 
+/// The bit of a length that says that the bulk data is in the area, not in the stream. So it is in a
+/// frame, there in the length of the message.
+const APART: u32 = 1 << 31;
+
 /// Runs a session with an agent whose answers are the input: pairs of a message and its bulk data,
 /// each with its length (u32, little-endian) before it. They are sent in valid frames.
 pub(crate) fn session(device: &Arc<dyn BlockRead>) {
@@ -44,8 +48,37 @@ pub(crate) fn session(device: &Arc<dyn BlockRead>) {
         ..Line::default()
     }));
     let agent = Agent(line);
-    if let Ok(client) = Client::connect(agent.clone(), agent, DEADLINE) {
+    let area = Some(Arc::new(Area) as Arc<dyn client::BulkArea>);
+    if let Ok(client) = Client::connect_beside(area, agent.clone(), agent, DEADLINE) {
+        client.on_lost(|| Some("the input ended".to_owned()));
         ask_everything(&client);
+        let _ = (client.about(), client.waiting_requests());
+    }
+}
+
+/// An area of zeroes, which takes everything: contents decide nothing.
+#[derive(Debug)]
+struct Area;
+
+impl client::BulkArea for Area {
+    fn read(&self, _: u64, to: &mut [u8]) -> diskfs_vfs::Result<()> {
+        to.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> diskfs_vfs::Result<()> {
+        Ok(())
+    }
+}
+
+impl server::BulkArea for Area {
+    fn read(&self, _: u64, to: &mut [u8]) -> io::Result<()> {
+        to.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -67,24 +100,29 @@ struct Line {
 impl Line {
     /// Returns the number of the next request, if it is complete.
     fn next_request(&mut self) -> Option<u64> {
-        let total = u32::from_le_bytes(*self.asked.first_chunk()?);
+        let head = Head::of(&self.asked)?;
         let number = self.asked.get(NUMBER_AT..HEAD_BYTES)?.try_into().ok()?;
-        let total = usize::try_from(total).ok()?;
-        if self.asked.len() < total {
+        let len = HEAD_BYTES + head.message_len + head.bulk_in_stream();
+        if self.asked.len() < len {
             return None;
         }
-        self.asked.drain(..total);
+        self.asked.drain(..len);
         Some(u64::from_le_bytes(number))
     }
 
-    /// Returns the next piece of the input.
-    fn piece(&mut self, at_most: usize) -> Option<Vec<u8>> {
-        let rest = self.input.get(self.at..)?;
-        let len = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
-        let len = len.min(at_most);
-        let piece = rest.get(4..)?.get(..len)?.to_vec();
-        self.at += 4 + len;
-        Some(piece)
+    /// Returns the next length of the input, and whether its bytes are apart.
+    fn length(&mut self, at_most: usize) -> Option<(usize, bool)> {
+        let length = u32::from_le_bytes(*self.input.get(self.at..)?.first_chunk()?);
+        self.at += 4;
+        let len = usize::try_from(length & !APART).ok()?;
+        Some((len.min(at_most), length & APART != 0))
+    }
+
+    /// Returns the next bytes of the input.
+    fn bytes(&mut self, len: usize) -> Option<Vec<u8>> {
+        let bytes = self.input.get(self.at..)?.get(..len)?.to_vec();
+        self.at += len;
+        Some(bytes)
     }
 
     /// Returns the next answer; `None` if there are no more.
@@ -94,19 +132,22 @@ impl Line {
             self.has_said_hello = true;
             let mut hello = Frame::default();
             hello
-                .fill(number, &AgentHello::new(About::default(), false), 0)
+                .fill(number, &AgentHello::new(About::default(), true), 0)
                 .ok()?;
             return Some(hello.bytes().to_vec());
         }
-        let message = self.piece(MAX_MESSAGE)?;
-        let bulk = self.piece(MAX_BULK)?;
-        let total = u32::try_from(HEAD_BYTES + message.len() + bulk.len()).ok()?;
-        let message_len = u32::try_from(message.len()).ok()?;
+        let (message_len, _) = self.length(MAX_MESSAGE)?;
+        let message = self.bytes(message_len)?;
+        let (bulk_len, is_apart) = self.length(MAX_BULK)?;
+        let total = u32::try_from(HEAD_BYTES + message_len + bulk_len).ok()?;
+        let flag = if is_apart { APART } else { 0 };
         let mut answer = total.to_le_bytes().to_vec();
-        answer.extend(message_len.to_le_bytes());
+        answer.extend((u32::try_from(message_len).ok()? | flag).to_le_bytes());
         answer.extend(number.to_le_bytes());
         answer.extend(message);
-        answer.extend(bulk);
+        if !is_apart {
+            answer.extend(self.bytes(bulk_len)?);
+        }
         Some(answer)
     }
 }
@@ -142,42 +183,73 @@ impl Write for Agent {
     }
 }
 
-/// Returns the answers of a real agent to all requests.
-pub(crate) fn seed() -> Sparse {
-    let answers = record().unwrap_or_default();
-    let mut input = Vec::new();
-    let mut rest = answers.as_slice();
-    let mut is_hello = true;
-    while let Some((message, bulk, tail)) = split(rest) {
-        if !is_hello {
-            for piece in [message, bulk] {
-                input.extend(u32::try_from(piece.len()).unwrap_or_default().to_le_bytes());
-                input.extend(piece);
-            }
-        }
-        (is_hello, rest) = (false, tail);
-    }
-    let mut seed = Sparse::zeroes(u64::try_from(input.len()).unwrap_or_default());
-    seed.write(0, &input);
-    seed
+/// The lengths in the head of a frame.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    message_len: usize,
+    bulk_len: usize,
+    is_apart: bool,
 }
 
-/// Splits off the first frame. Returns its message, its bulk data, and the rest.
-fn split(frames: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let total = usize::try_from(u32::from_le_bytes(*frames.first_chunk()?)).ok()?;
-    let message_len = u32::from_le_bytes(frames.get(4..8)?.try_into().ok()?);
-    let (frame, tail) = frames.split_at_checked(total)?;
-    let (message, bulk) = frame
-        .get(HEAD_BYTES..)?
-        .split_at_checked(usize::try_from(message_len).ok()?)?;
-    Some((message, bulk, tail))
+impl Head {
+    fn of(frame: &[u8]) -> Option<Self> {
+        let total = usize::try_from(u32::from_le_bytes(*frame.first_chunk()?)).ok()?;
+        let message = u32::from_le_bytes(frame.get(4..8)?.try_into().ok()?);
+        let message_len = usize::try_from(message & !APART).ok()?;
+        Some(Self {
+            message_len,
+            bulk_len: total.checked_sub(HEAD_BYTES + message_len)?,
+            is_apart: message & APART != 0,
+        })
+    }
+
+    fn bulk_in_stream(self) -> usize {
+        if self.is_apart { 0 } else { self.bulk_len }
+    }
+}
+
+/// Returns the answers of a real agent to all requests, without an area and with one.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
+    [("a session", false), ("a session with an area", true)].map(|(name, has_area)| {
+        let input = input_of(&record(has_area).unwrap_or_default()).unwrap_or_default();
+        let mut seed = Sparse::zeroes(input.len() as u64);
+        seed.write(0, &input);
+        (name, seed)
+    })
+}
+
+/// Returns the input that repeats these frames after the first one, the hello.
+fn input_of(mut frames: &[u8]) -> Option<Vec<u8>> {
+    let mut input = Vec::new();
+    let mut is_hello = true;
+    while let Some(head) = Head::of(frames) {
+        let (message, rest) = frames
+            .get(HEAD_BYTES..)?
+            .split_at_checked(head.message_len)?;
+        let (bulk, rest) = rest.split_at_checked(head.bulk_in_stream())?;
+        if !is_hello {
+            let flag = if head.is_apart { APART } else { 0 };
+            input.extend(u32::try_from(head.message_len).ok()?.to_le_bytes());
+            input.extend(message);
+            input.extend((u32::try_from(head.bulk_len).ok()? | flag).to_le_bytes());
+            input.extend(bulk);
+        }
+        (is_hello, frames) = (false, rest);
+    }
+    Some(input)
 }
 
 /// A machine whose filesystem is in memory. Its clock stands still, so that its answers are always the
 /// same.
-struct Memory;
+struct Memory {
+    area: Option<Area>,
+}
 
 impl Machine for Memory {
+    fn area(&self) -> Option<&dyn server::BulkArea> {
+        self.area.as_ref().map(|area| area as _)
+    }
+
     fn mount(&self, _: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
         Ok(Arc::new(WritableMemoryFs::with_clock(Timestamp::default)))
     }
@@ -227,12 +299,17 @@ impl Running for Script {
 }
 
 /// Records everything that a real agent sends in a session.
-fn record() -> io::Result<Vec<u8>> {
+fn record(has_area: bool) -> io::Result<Vec<u8>> {
     let (here, there) = UnixStream::pair()?;
-    let server = thread::spawn(move || serve(there.try_clone()?, there, &Memory));
+    let machine = Memory {
+        area: has_area.then_some(Area),
+    };
+    let area = has_area.then(|| Arc::new(Area) as Arc<dyn client::BulkArea>);
+    let server = thread::spawn(move || serve(there.try_clone()?, there, &machine));
     let received = Arc::new(Mutex::new(Vec::new()));
     let recorder = Recorder(here.try_clone()?, Arc::clone(&received));
-    let client = Client::connect(recorder, here, DEADLINE).map_err(io::Error::other)?;
+    let client = Client::connect_beside(area, recorder, here, DEADLINE);
+    let client = client.map_err(io::Error::other)?;
     ask_everything(&client);
     client.shut_down().map_err(io::Error::other)?;
     // The result of the server does not matter: its answers have been recorded.
@@ -258,13 +335,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_is_a_whole_session() {
-        let seed = seed();
-        assert!(seed.size_bytes() > 1000);
-        // Otherwise mutations of it could not be kept.
-        let again = super::seed();
-        assert!(seed.to_input() == again.to_input(), "another session");
-        let device: Arc<dyn BlockRead> = Arc::new(seed);
-        session(&device);
+    fn the_seeds_are_whole_sessions() {
+        for ((name, seed), (_, again)) in seeds().into_iter().zip(seeds()) {
+            assert!(seed.size_bytes() > 1000, "{name}");
+            // Otherwise mutations of it could not be kept.
+            assert!(
+                seed.to_input() == again.to_input(),
+                "{name}: another session"
+            );
+            let device: Arc<dyn BlockRead> = Arc::new(seed);
+            session(&device);
+        }
     }
 }

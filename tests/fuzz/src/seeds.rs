@@ -259,8 +259,8 @@ fn tiny() -> Vec<Seed> {
         of(Target::Qcow2, "tiny qcow2", &qcow2),
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
         of(Target::Validate, "tiny qcow2", &qcow2),
-        of(Target::Remote, "a session", &remote::seed()),
     ];
+    seeds.extend(remote::seeds().map(|(name, image)| of(Target::Remote, name, &image)));
     let journals = systemd_journal::seeds();
     seeds.extend(journals.map(|(name, image)| of(Target::SystemdJournal, name, &image)));
     for (name, image) in luks::seeds() {

@@ -148,7 +148,7 @@ impl Geometry {
     /// Returns the block of the filesystem at a byte of the device.
     fn block(self, byte: u64) -> u64 {
         let block = byte / self.block_bytes;
-        (block / self.ag_blocks) << self.ag_bits | block % self.ag_blocks
+        ((block / self.ag_blocks) << self.ag_bits) | (block % self.ag_blocks)
     }
 }
 
@@ -183,16 +183,16 @@ fn with_changes(image: &Sparse, kinds: &[u32]) -> Option<Sparse> {
     changes.extend([0x1236_u16, 0x1240].map(|kind| intent(kind, &[0; 16])));
     let record = record(&newest, (offset - log.start) / BLOCK as u64, &changes)?;
     let blocks = header_blocks(&newest)? as u64 + u64::from(len_blocks(&newest));
-    let mut changed = image.clone();
+    let mut dirty = image.clone();
     let mut at = offset + blocks * BLOCK as u64;
     for block in record.chunks(BLOCK) {
         if !log.contains(at) {
             at = log.start;
         }
-        changed.write(at, block);
+        dirty.write(at, block);
         at += BLOCK as u64;
     }
-    Some(changed)
+    Some(dirty)
 }
 
 fn len_blocks(header: &[u8]) -> u32 {
