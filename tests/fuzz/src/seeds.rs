@@ -95,11 +95,7 @@ pub fn load(directory: &Path, target: Option<Target>) -> Result<Vec<Seed>> {
 }
 
 pub(crate) fn decompress(path: &Path) -> Result<Sparse> {
-    unpack(std::fs::File::open(path)?)
-}
-
-pub(crate) fn unpack(packed: impl Read) -> Result<Sparse> {
-    read(zstd::Decoder::new(packed)?)
+    read(zstd::Decoder::new(std::fs::File::open(path)?)?)
 }
 
 pub(crate) fn of_file(path: &Path) -> Result<Sparse> {

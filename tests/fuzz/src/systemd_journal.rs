@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use diskfs_block::BlockRead;
+use diskfs_block::{BlockRead, Memory};
 use diskfs_journal::Journal;
 
-use crate::{Sparse, seeds};
+use crate::Sparse;
 
 /// The maximum number of entries to read from an input. Further ones exercise nothing new.
 const MAX_ENTRIES: usize = 2000;
@@ -40,6 +40,9 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
 pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
     let three = include_bytes!("../../../files/journal/tests/fixtures/three-boots.journal.zst");
     let packed = include_bytes!("../../../files/journal/tests/fixtures/packed.journal.zst");
-    let of = |bytes: &[u8]| seeds::unpack(bytes).expect("a fixture");
+    let of = |bytes: &[u8]| {
+        let bytes = zstd::stream::decode_all(bytes).expect("a fixture");
+        Sparse::of(&Memory::new(bytes)).expect("memory can be read")
+    };
     [("three boots", of(three)), ("XZ and LZ4", of(packed))]
 }
