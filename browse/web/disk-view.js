@@ -123,6 +123,7 @@ class DiskView {
 
   async showFile(path) {
     const { document } = await getDocument('stat', { ...contextParameters(this.route), ...pathParameters(path) }, { signal: this.abort.signal });
+    if (path !== this.file) return;
     const ranges = document.entries.flatMap((entry) => extentRanges(entry, this.places));
     const label = `extents of ${visible(path)} on the disk`;
     this.fileExtents.append(el('div', { class: 'strip-row' }, el('div', { class: 'strip-title' }, 'Extents of ', raw(path)), picture(label, this.partitions, ranges, this.scale)));

@@ -16,8 +16,8 @@ use diskfs_remote::server::{
     self, Location, Machine, MountRequest, ProgramEvent, Running, Served, serve,
 };
 use diskfs_remote::testing::ask_everything;
-use diskfs_vfs::Timestamp;
 use diskfs_vfs::testing::WritableMemoryFs;
+use diskfs_vfs::{FsRead, FsWrite, Timestamp};
 
 use crate::Sparse;
 
@@ -51,8 +51,21 @@ pub(crate) fn session(device: &Arc<dyn BlockRead>) {
     let area = Some(Arc::new(Area) as Arc<dyn client::BulkArea>);
     if let Ok(client) = Client::connect_beside(area, agent.clone(), agent, DEADLINE) {
         client.on_lost(|| Some("the input ended".to_owned()));
-        ask_everything(&client);
+        ask(&client);
         let _ = (client.about(), client.waiting_requests());
+    }
+}
+
+/// Sends all requests, and mounts once more, only for reading.
+fn ask(client: &Client) {
+    ask_everything(client);
+    let request = MountRequest {
+        read_only: true,
+        ..MountRequest::new("vda", "xfs")
+    };
+    if let Ok(fs) = client.mount(&request) {
+        let _ = (format!("{client:?} {fs:?}"), fs.identity());
+        let _ = fs.unlink(fs.root(), b"f");
     }
 }
 
@@ -310,7 +323,7 @@ fn record(has_area: bool) -> io::Result<Vec<u8>> {
     let recorder = Recorder(here.try_clone()?, Arc::clone(&received));
     let client = Client::connect_beside(area, recorder, here, DEADLINE);
     let client = client.map_err(io::Error::other)?;
-    ask_everything(&client);
+    ask(&client);
     client.shut_down().map_err(io::Error::other)?;
     // The result of the server does not matter: its answers have been recorded.
     server.join().ok();
