@@ -128,7 +128,8 @@ fn values_packed_with_xz_and_lz4_are_read() {
     }
 }
 
-/// The values of the fixture were compressed by liblzma and liblz4.
+/// systemd-journal-remote wrote the fixture without compression. Then liblzma and liblz4 compressed
+/// its messages in place.
 #[test]
 fn the_fixture_with_xz_and_lz4_is_read() {
     if !have_systemd() {

@@ -31,8 +31,8 @@ const MAX_INPUT_BYTES: u64 = 1 << 20;
 const HEAD_BYTES: usize = 16;
 const NUMBER_AT: usize = 8;
 
-/// The bit of a length that says that the bulk data is in the area, not in the stream. So it is in a
-/// frame, there in the length of the message.
+/// The bit of the length of bulk data that says that the data is in the area, not in the stream. A
+/// frame has this bit in the length of its message.
 const APART: u32 = 1 << 31;
 
 /// Runs a session with an agent whose answers are the input: pairs of a message and its bulk data,

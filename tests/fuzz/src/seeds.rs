@@ -170,10 +170,11 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         let bare = without_checksums(image);
         seeds.extend(of_all(&format!("{name} without checksums"), &bare));
     }
-    if targets.contains(&Target::Xfs) {
-        let intents = xfs_log::with_intents(image).into_iter();
+    if targets.contains(&Target::Xfs)
+        && let Some(dirty) = xfs_log::with_intents(image)
+    {
         let name = format!("{name} with intents");
-        seeds.extend(intents.map(|image| Seed::new(Target::Xfs, name.clone(), image)));
+        seeds.push(Seed::new(Target::Xfs, name, dirty));
     }
     if targets.contains(&Target::Lvm) {
         let name = format!("{name} without areas");

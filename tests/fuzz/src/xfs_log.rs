@@ -34,7 +34,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Returns the place that a superblock says. A log of another size than this is never read.
+    /// Returns the place that a superblock says.
     pub(crate) fn of(superblock: &[u8; 512]) -> Self {
         let geometry = Geometry::of(superblock);
         let log_start = u64::from_be_bytes(field(superblock, 48));
@@ -179,10 +179,11 @@ fn with_changes(image: &Sparse, kinds: &[u32]) -> Option<Sparse> {
             changes.push(mapping(geometry, inode, &extent, *kind)?);
         }
     }
-    // The intents to free an extent and to change the tree of reverse mappings.
-    changes.extend([0x1236_u16, 0x1240].map(|kind| intent(kind, &[0; 16])));
-    let record = record(&newest, (offset - log.start) / BLOCK as u64, &changes)?;
-    let blocks = header_blocks(&newest)? as u64 + u64::from(len_blocks(&newest));
+    changes.extend([FREE_EXTENT, REVERSE_MAPPING].map(|kind| intent(kind, &[0; 16])));
+    let payload_bytes = u32::from_be_bytes(field(&newest, 12));
+    let blocks = header_blocks(&newest)? as u64 + u64::from(payload_bytes.div_ceil(512));
+    let before = (offset - log.start) / BLOCK as u64;
+    let record = record(&newest, [before, before + blocks], &changes)?;
     let mut dirty = image.clone();
     let mut at = offset + blocks * BLOCK as u64;
     for block in record.chunks(BLOCK) {
@@ -193,10 +194,6 @@ fn with_changes(image: &Sparse, kinds: &[u32]) -> Option<Sparse> {
         at += BLOCK as u64;
     }
     Some(dirty)
-}
-
-fn len_blocks(header: &[u8]) -> u32 {
-    u32::from_be_bytes(field(header, 12)).div_ceil(512)
 }
 
 /// Returns a file with a number of extents within `counts`, and its second or only one.
@@ -213,6 +210,11 @@ fn file_with(fs: &Xfs, counts: std::ops::Range<usize>) -> Option<(InodeNumber, F
     }
     None
 }
+
+/// The types of intents: `XFS_LI_EFI`, `XFS_LI_RUI`, `XFS_LI_BUI`.
+const FREE_EXTENT: u16 = 0x1236;
+const REVERSE_MAPPING: u16 = 0x1240;
+const MAPPING: u16 = 0x1244;
 
 /// The kinds of changes of a mapping, `XFS_BMAP_MAP` and `XFS_BMAP_UNMAP`.
 const MAP: u32 = 1;
@@ -239,7 +241,7 @@ fn mapping(
     }
     bytes.extend(blocks.to_le_bytes());
     bytes.extend(kind.to_le_bytes());
-    Some(intent(0x1244, &bytes))
+    Some(intent(MAPPING, &bytes))
 }
 
 /// Returns a log item with one region, which has one extent.
@@ -257,10 +259,17 @@ fn intent(kind: u16, extent: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Returns a record after `last`, which is at the block `at` of the log, with one transaction of these
-/// items. Its checksum is left to [`Log::seal`].
-fn record(last: &[u8; BLOCK], at: u64, items: &[Vec<u8>]) -> Option<Vec<u8>> {
+/// The flags of the first and the last operation of a transaction, `XLOG_START_TRANS` and
+/// `XLOG_COMMIT_TRANS`.
+const START: u8 = 1;
+const COMMIT: u8 = 2;
+
+/// Returns a record with one transaction of these items. It follows the record with the header `last`;
+/// `places` are the blocks of the log at which both start. Its checksum is left to [`Log::seal`].
+fn record(last: &[u8; BLOCK], places: [u64; 2], items: &[Vec<u8>]) -> Option<Vec<u8>> {
     const TRANSACTION: u32 = 0x0f0f_0f0f;
+    // `XFS_TRANS_HEADER_MAGIC`.
+    const HEADER_MAGIC: u32 = 0x5452_414e;
     let operation = |flags: u8, bytes: &[u8]| {
         let mut operation = TRANSACTION.to_be_bytes().to_vec();
         operation.extend(u32::try_from(bytes.len()).unwrap_or(0).to_be_bytes());
@@ -269,29 +278,29 @@ fn record(last: &[u8; BLOCK], at: u64, items: &[Vec<u8>]) -> Option<Vec<u8>> {
         operation
     };
     let numbers = [
-        0x5452_414e,
+        HEADER_MAGIC,
         0,
         TRANSACTION,
         u32::try_from(items.len()).ok()?,
     ];
     let head: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
-    let mut payload = [operation(1, &[]), operation(0, &head)].concat();
+    let mut payload = [operation(START, &[]), operation(0, &head)].concat();
     for item in items {
         payload.extend(operation(0, item));
     }
-    payload.extend(operation(2, &[]));
+    payload.extend(operation(COMMIT, &[]));
     let operations = u32::try_from(items.len() + 3).ok()?;
     let len = u32::try_from(payload.len()).ok()?;
     payload.resize(payload.len().next_multiple_of(BLOCK), 0);
 
     let cycle: [u8; 4] = field(last, 4);
-    let next = at + header_blocks(last)? as u64 + u64::from(len_blocks(last));
+    let [before, at] = places.map(|place| u32::try_from(place).ok());
     let mut headers = vec![0; header_blocks(last)? * BLOCK];
     headers[..BLOCK].copy_from_slice(last);
     headers[12..16].copy_from_slice(&len.to_be_bytes());
     headers[16..20].copy_from_slice(&cycle);
-    headers[20..24].copy_from_slice(&u32::try_from(next).ok()?.to_be_bytes());
-    headers[36..40].copy_from_slice(&u32::try_from(at).ok()?.to_be_bytes());
+    headers[20..24].copy_from_slice(&at?.to_be_bytes());
+    headers[36..40].copy_from_slice(&before?.to_be_bytes());
     headers[40..44].copy_from_slice(&operations.to_be_bytes());
     // The first word of each block is in the header, and the cycle in its place.
     for (block, place) in payload.chunks_mut(BLOCK).zip((44..300).step_by(4)) {
