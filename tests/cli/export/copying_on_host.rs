@@ -9,7 +9,7 @@ use diskfs_fixtures::{Random, Tmpfs, have, require, run};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Server, qemu_img};
+use super::{Server, has_backing, qemu_img};
 use crate::diskfs_in;
 
 const MIB: usize = 1 << 20;
@@ -115,10 +115,7 @@ impl Scene {
 }
 
 fn wait_for_end(top: &str) {
-    wait_for("the end of the copy", || {
-        let info = run("qemu-img", ["info", "-U", top]).unwrap();
-        !info.contains("backing file:")
-    });
+    wait_for("the end of the copy", || !has_backing(Path::new(top)));
 }
 
 fn end(server: Server) -> String {
