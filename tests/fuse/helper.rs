@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use diskfs_fixtures::{image, require};
@@ -45,12 +46,25 @@ impl Drop for Installed {
     }
 }
 
+/// The time for which a mount may be in use by nobody. A test that runs in parallel starts programs,
+/// and until such a program runs it has all files of this process open.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+
 fn called(program: &str, words: &[&str]) -> Output {
-    Command::new(program)
-        .args(words)
-        .env("DISKFS_VM", "none")
-        .output()
-        .unwrap()
+    let began = Instant::now();
+    loop {
+        let output = Command::new(program)
+            .args(words)
+            .env("DISKFS_VM", "none")
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        let is_in_use = ["busy", "in use", "open for writing"].map(|words| said.contains(words));
+        if !is_in_use.contains(&true) || began.elapsed() > IN_USE_MAX {
+            return output;
+        }
+        sleep(Duration::from_millis(50));
+    }
 }
 
 /// Returns true if the mount table has the option `rw`.
@@ -236,7 +250,7 @@ fn what_was_written_before_a_remount_becomes_durable() {
             break;
         }
         assert!(Instant::now() < deadline, "{}", stderr(&read));
-        std::thread::sleep(Duration::from_millis(100));
+        sleep(Duration::from_millis(100));
     }
 }
 
