@@ -41,7 +41,7 @@ mod writing;
 
 pub use device::{DEVICE, Laziness, detach};
 pub use ending::{EndState, Ending};
-pub use host::{DirectHost, Host, MountPlace};
+pub use host::{DirectHost, Host, MountPlace, RequestRings};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
 pub use options::{Access, Direction, Effect, Options, Writes};
@@ -126,6 +126,9 @@ pub fn mount_writable(
 }
 
 fn request_waiter(connection: &Connection, options: &Options) -> Result<RequestWaiter> {
+    if connection.rings.is_some() {
+        return Ok(RequestWaiter::of_rings());
+    }
     RequestWaiter::new(&connection.device, options.thread_count()).map_err(|error| {
         failed(
             "cannot duplicate the FUSE descriptor",
@@ -142,7 +145,11 @@ fn begin<A: fuser::Filesystem>(
     mountpoint: &Path,
     options: &Options,
 ) -> Result<(Session<A>, MountPoint)> {
-    let Connection { device, mount } = connection;
+    let Connection {
+        device,
+        mount,
+        rings,
+    } = connection;
     let threads = options.thread_count();
     let mut config = Config::default();
     config.n_threads = Some(threads);
@@ -150,7 +157,8 @@ fn begin<A: fuser::Filesystem>(
     let host = Arc::clone(&mount.host);
     config.is_being_killed = IsBeingKilled(Arc::new(move |thread| host.is_being_killed(thread)));
     // Without `allow_other` the kernel itself refuses the requests of other users.
-    let session = Session::from_fd(adapter, device.into(), SessionACL::All, config)
+    let rings = rings.map(|rings| rings.0);
+    let session = Session::from_fd(adapter, device.into(), SessionACL::All, config, rings)
         .map_err(|error| failed("the kernel refused the connection", &error, mountpoint))?;
     mount.host.raise_read_ahead(mount.place.id);
     Ok((session, mount))

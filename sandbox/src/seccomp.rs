@@ -30,8 +30,8 @@ pub enum Calls {
     ReadFiles,
     /// In addition to `ReadFiles`: creating, changing, renaming and deleting files.
     ChangeFiles,
-    /// In addition to `ChangeFiles`: leaving a terminal, syncing a filesystem, and accepting
-    /// connections.
+    /// In addition to `ChangeFiles`: leaving a terminal, syncing a filesystem, accepting
+    /// connections, using rings of `io_uring` that are open, and binding a thread to processors.
     ServeMount,
 }
 
@@ -106,6 +106,7 @@ mod tests {
             libc::SYS_pidfd_send_signal,
             libc::SYS_pidfd_getfd,
             libc::SYS_io_uring_setup,
+            libc::SYS_io_uring_register,
             libc::SYS_mount,
             libc::SYS_unshare,
             libc::SYS_setns,

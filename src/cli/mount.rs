@@ -26,7 +26,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Options, Writes,
+    Access, Direction, Effect, EndState, Ending, IdMap, IdMapping, Options, RequestRings, Writes,
 };
 use diskfs::image::{ImageSpec, is_oci};
 use diskfs::{Disk, Error, ErrorKind, Result};
@@ -290,12 +290,21 @@ fn serve(
         companion,
         background: background.map(Background::new).transpose()?,
     });
+    // Without a confinement, they are made when they are needed.
+    let mut rings = if session.confines() {
+        RequestRings::new(&args.fuse_options()?)
+    } else {
+        None
+    };
     // The broker would keep them waiting.
-    let confined = args.confine(operands, session, &mut || watchers = None)?;
+    let confined = args.confine(operands, session, &mut || {
+        watchers = None;
+        rings = None;
+    })?;
     let Some(watchers) = watchers else {
         return Ok(());
     };
-    let served = serve_disk(args, operands, watchers, signals, session);
+    let served = serve_disk(args, operands, watchers, signals, rings, session);
     if let Some(confined) = confined {
         confined.finish();
     }
@@ -314,6 +323,7 @@ fn serve_disk(
     operands: &Operands<'_>,
     watchers: Watchers,
     signals: Signals,
+    rings: Option<RequestRings>,
     session: &mut Session,
 ) -> Result<()> {
     let Watchers {
@@ -324,7 +334,7 @@ fn serve_disk(
         mounted,
         disk,
         copy,
-    } = mount(args, operands, session)?;
+    } = mount(args, operands, rings, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     let shown = match background {
@@ -334,7 +344,7 @@ fn serve_disk(
     match background {
         Some(background) => {
             if let Some(broker) = sandbox::broker() {
-                BrokeredHost(broker).leave_terminal()?;
+                BrokeredHost::new(broker).leave_terminal()?;
             }
             background.enter()?;
         }

@@ -13,6 +13,7 @@ mod linux;
 mod log;
 mod memory;
 mod reading;
+mod rings;
 mod served;
 mod sources;
 mod writing;

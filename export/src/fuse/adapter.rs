@@ -105,6 +105,10 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
+    fn poll_ring(&self, has_request: &mut dyn FnMut() -> bool) {
+        self.reading.poll_ring(has_request);
+    }
+
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.reading
             .answer("lookup", || match self.find(parent, name.as_bytes()) {

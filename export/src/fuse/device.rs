@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-use super::host::{Host, MountPlace};
+use super::host::{Host, MountPlace, RequestRings};
 use super::mount_table::{KIND, MountId, lossy, mounted_at};
 use super::options::{Access, Direction, Effect, Options};
 use diskfs_disk::{Error, ErrorKind, Result};
@@ -40,6 +40,7 @@ const SUBTYPE: &str = "diskfs";
 pub(super) struct Connection {
     pub(super) device: File,
     pub(super) mount: MountPoint,
+    pub(super) rings: Option<RequestRings>,
 }
 
 /// The place where the filesystem is mounted.
@@ -113,6 +114,7 @@ pub(super) fn connect(
     Ok(Connection {
         device: device.into(),
         mount: MountPoint::new(place, Arc::clone(&options.host)),
+        rings: options.host.request_rings(options),
     })
 }
 

@@ -59,6 +59,27 @@ pub trait Host: fmt::Debug + Send + Sync {
 
     /// Returns true if a signal is ending the thread's process; `None` if that can't be found out.
     fn is_being_killed(&self, thread: u32) -> Option<bool>;
+
+    /// Returns the rings of a mount, once; `None` if its requests come through `/dev/fuse`.
+    fn request_rings(&self, options: &Options) -> Option<RequestRings>;
+}
+
+/// Rings of `io_uring` for the requests of one mount. A process that will be confined makes them
+/// before: it may make none afterwards.
+#[derive(Debug)]
+pub struct RequestRings(pub(super) fuser::Rings);
+
+impl RequestRings {
+    /// Makes the rings of a mount with these options. Returns `None` if the kernel sends no requests
+    /// that way: root has not set `/sys/module/fuse/parameters/enable_uring`, or this machine may
+    /// have more than 32 processors.
+    pub fn new(options: &Options) -> Option<Self> {
+        let rings = fuser::Rings::new(options.thread_count());
+        let rings = rings.inspect_err(|error| {
+            tracing::debug!("requests come through /dev/fuse: cannot use io_uring: {error}");
+        });
+        rings.ok().flatten().map(Self)
+    }
 }
 
 /// The place of a mount.
@@ -117,5 +138,9 @@ impl Host for DirectHost {
 
     fn is_being_killed(&self, thread: u32) -> Option<bool> {
         fuser::is_being_killed(thread)
+    }
+
+    fn request_rings(&self, options: &Options) -> Option<RequestRings> {
+        RequestRings::new(options)
     }
 }

@@ -78,6 +78,11 @@ impl Reading {
         self.waiter.wait_for_next();
     }
 
+    /// Busy-polls for the next request over a ring.
+    pub(super) fn poll_ring(&self, has_request: &mut dyn FnMut() -> bool) {
+        self.waiter.wait_for_ring(has_request);
+    }
+
     /// Returns the answer to `lookup`: the attributes with the node's number, and the generation.
     pub(super) fn entry(&self, inode: InodeNumber) -> Result<(FileAttr, Generation)> {
         let node = self.nodes.node(inode);

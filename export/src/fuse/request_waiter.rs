@@ -9,6 +9,10 @@
 //!   blocks, unless another process wants the processor, and
 //! * the other threads stay away from the kernel's queue, which would wake one of them at each
 //!   request. They return when requests queue up, or when an answer takes long.
+//!
+//! Over `io_uring`, the thread that gave an answer runs on the processor of the program. It polls,
+//! too: while it does, the scheduler does not take its processor for an idle one, and moves the
+//! program there less often. The other threads have nothing to stay away from.
 
 use std::fs::File;
 use std::io;
@@ -43,11 +47,20 @@ const QUIET_MIN: Duration = Duration::from_millis(10);
 /// The waiting policy that all threads of a connection share.
 #[derive(Debug)]
 pub(super) struct RequestWaiter {
-    /// Any descriptor of the connection: all of them share one queue. `None` with a single
-    /// processor, where busy-polling would keep the program from asking.
-    device: Option<File>,
+    /// The place of requests; `None` with a single processor, where busy-polling would keep the
+    /// program from asking.
+    queue: Option<Queue>,
     state: Mutex<WaitState>,
     needed: Condvar,
+}
+
+/// The place where requests come from.
+#[derive(Debug)]
+enum Queue {
+    /// Any descriptor of the connection: all of them share one queue.
+    Device(File),
+    /// The rings of `io_uring`: each thread waits for requests of its own.
+    Rings,
 }
 
 #[derive(Debug)]
@@ -80,9 +93,18 @@ impl WaitState {
 
 impl RequestWaiter {
     pub(super) fn new(device: &File, threads: usize) -> io::Result<Self> {
+        Ok(Self::with(Queue::Device(device.try_clone()?), threads))
+    }
+
+    /// Creates the policy for requests over `io_uring`.
+    pub(super) fn of_rings() -> Self {
+        Self::with(Queue::Rings, 0)
+    }
+
+    fn with(queue: Queue, threads: usize) -> Self {
         let now = Instant::now();
-        Ok(Self {
-            device: (processors() > 1).then(|| device.try_clone()).transpose()?,
+        Self {
+            queue: (processors() > 1).then_some(queue),
             state: Mutex::new(WaitState {
                 at_queue: threads,
                 away: 0,
@@ -94,7 +116,7 @@ impl RequestWaiter {
                 paused_until: now,
             }),
             needed: Condvar::new(),
-        })
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, WaitState> {
@@ -103,7 +125,7 @@ impl RequestWaiter {
 
     /// Notes that a thread has received a request.
     pub(super) fn note_request(&self) {
-        let Some(device) = &self.device else {
+        let Some(queue) = &self.queue else {
             return;
         };
         let mut state = self.state();
@@ -115,6 +137,9 @@ impl RequestWaiter {
         } else {
             0
         };
+        let Queue::Device(device) = queue else {
+            return;
+        };
         let is_alone = state.at_queue == 0 && state.away > 0;
         if is_alone && (!state.is_busy() || has_request(device)) {
             state.is_needed = true;
@@ -125,7 +150,7 @@ impl RequestWaiter {
 
     /// Notes that a thread has answered. Returns when the thread should block on the queue.
     pub(super) fn wait_for_next(&self) {
-        let Some(device) = &self.device else {
+        let Some(Queue::Device(device)) = &self.queue else {
             return;
         };
         let mut state = self.state();
@@ -134,13 +159,27 @@ impl RequestWaiter {
             state = self.stay_away(state);
         }
         state.at_queue += 1;
+        self.poll(state, || has_request(device));
+    }
+
+    /// Notes that a thread has answered over its ring. Returns when the thread should block.
+    pub(super) fn wait_for_ring(&self, has_request: &mut dyn FnMut() -> bool) {
+        if let Some(Queue::Rings) = &self.queue {
+            let mut state = self.state();
+            state.answered = Instant::now();
+            self.poll(state, has_request);
+        }
+    }
+
+    /// Busy-polls, if that is worth it and no other thread does.
+    fn poll(&self, mut state: MutexGuard<'_, WaitState>, has_request: impl FnMut() -> bool) {
         let polls = state.is_busy() && !state.is_polling && state.answered >= state.paused_until;
         if !polls {
             return;
         }
         state.is_polling = true;
         drop(state);
-        let result = busy_poll(device);
+        let result = busy_poll(has_request);
         let mut state = self.state();
         state.is_polling = false;
         if result == PollResult::Interrupted {
@@ -170,10 +209,10 @@ enum PollResult {
     Interrupted,
 }
 
-fn busy_poll(device: &File) -> PollResult {
+fn busy_poll(mut has_request: impl FnMut() -> bool) -> PollResult {
     let began = Instant::now();
     let mut now = began;
-    while now.duration_since(began) < BUSY_POLL_MAX && !has_request(device) {
+    while now.duration_since(began) < BUSY_POLL_MAX && !has_request() {
         // Yield to every other process that wants this processor, above all the program that was
         // answered.
         thread::yield_now();
@@ -208,7 +247,7 @@ mod tests {
         let (requests, writer) = io::pipe().unwrap();
         let device = File::from(OwnedFd::from(requests));
         let waiter = RequestWaiter {
-            device: Some(device),
+            queue: Some(Queue::Device(device)),
             ..RequestWaiter::new(&File::from(OwnedFd::from(writer.try_clone().unwrap())), 2)
                 .unwrap()
         };

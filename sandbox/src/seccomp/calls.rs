@@ -170,4 +170,6 @@ pub(super) const SERVE_MOUNT: &[i64] = &[
     libc::SYS_syncfs,
     // Only for a socket that listens already: the broker opens it.
     libc::SYS_accept4,
+    // Only for rings that exist already, and are restricted to commands of drivers.
+    libc::SYS_io_uring_enter,
 ];

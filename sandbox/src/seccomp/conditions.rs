@@ -36,6 +36,10 @@ pub(super) fn of(calls: Calls) -> Rules {
         #[cfg(target_arch = "x86_64")]
         rules.insert(libc::SYS_open, Vec::new());
     }
+    if calls >= Calls::ServeMount {
+        // The calling thread.
+        rules.insert(libc::SYS_sched_setaffinity, vec![is(0, 0)]);
+    }
     if calls >= Calls::ReadMetadata {
         // Pairs of connected streams, which lead nowhere else. (A datagram socket would reach any
         // socket that has a path.)

@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use diskfs::export::fuse::{DirectHost, Direction, Host, MountId, MountPlace, Options};
+use diskfs::export::fuse::{
+    DirectHost, Direction, Host, MountId, MountPlace, Options, RequestRings,
+};
 use diskfs::{Error, ErrorKind, OverlaidImage, Result, create_overlay};
 use diskfs_sandbox::{BrokerClient, OtherAnswer};
 use serde::{Deserialize, Serialize};
@@ -200,12 +202,31 @@ fn leave_terminal() -> Result<()> {
 
 /// The server's end.
 #[derive(Debug)]
-pub(super) struct BrokeredHost(pub(super) Arc<BrokerClient>);
+pub(super) struct BrokeredHost {
+    broker: Arc<BrokerClient>,
+    /// Made before this process was confined.
+    rings: Mutex<Option<RequestRings>>,
+}
 
 impl BrokeredHost {
+    pub(super) fn new(broker: Arc<BrokerClient>) -> Self {
+        Self {
+            broker,
+            rings: Mutex::default(),
+        }
+    }
+
+    /// Sets the rings of the mount.
+    pub(super) fn with_rings(self, rings: Option<RequestRings>) -> Self {
+        Self {
+            rings: Mutex::new(rings),
+            ..self
+        }
+    }
+
     fn ask(&self, request: &HostRequest) -> Result<(HostAnswer, Option<OwnedFd>)> {
         let request = serde_json::to_vec(request).map_err(io::Error::from)?;
-        let answer = self.0.ask(&request)?;
+        let answer = self.broker.ask(&request)?;
         match serde_json::from_slice(&answer.bytes).map_err(io::Error::from)? {
             HostAnswer::Failed(failure) => Err(failure.into()),
             done => Ok((done, answer.descriptor)),
@@ -293,5 +314,10 @@ impl Host for BrokeredHost {
             (HostAnswer::Is(answer), _) => answer,
             _ => None,
         }
+    }
+
+    fn request_rings(&self, _: &Options) -> Option<RequestRings> {
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.take()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs::export::fuse::{self, Mounted, Options};
+use diskfs::export::fuse::{self, Mounted, Options, RequestRings};
 use diskfs::{Disk, OverlaidImage, Result};
 
 use super::contents::{reader, with_read_only_hint, writer};
@@ -27,12 +27,13 @@ pub(super) struct MountedDisk {
 pub(super) fn mount(
     args: &Mount,
     operands: &Operands<'_>,
+    rings: Option<RequestRings>,
     session: &mut Session,
 ) -> Result<MountedDisk> {
     let options = args.fuse_options()?;
     let options = match sandbox::broker() {
         Some(broker) => Options {
-            host: Arc::new(BrokeredHost(broker)),
+            host: Arc::new(BrokeredHost::new(broker).with_rings(rings)),
             ..options
         },
         None => options,
@@ -67,7 +68,7 @@ fn mount_writable(
 ) -> Result<MountedDisk> {
     let overlay = args.write.overlay.overlay.as_deref();
     let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
-    let host = sandbox::broker().map(BrokeredHost);
+    let host = sandbox::broker().map(BrokeredHost::new);
     if let (Some(_), Some(host)) = (new_overlay, &host) {
         let image = operands.source.open(operands.image)?;
         host.create_overlay(OverlaidImage::of(image.description())?)?;

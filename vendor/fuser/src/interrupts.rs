@@ -11,13 +11,14 @@ use std::time::Instant;
 use parking_lot::Condvar;
 use parking_lot::Mutex;
 
-use crate::channel::ChannelSender;
 use crate::ll::Errno;
+use crate::ll::INodeNo;
 use crate::ll::RequestId;
 use crate::ll::ResponseErrno;
 use crate::reply::Reply;
 use crate::reply::ReplyRaw;
 use crate::reply::ReplySender;
+use crate::ring::RingWorker;
 
 /// The pause between two looks at an interrupted request, and at threads that are busy.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -36,9 +37,31 @@ pub(crate) const MORE_THREADS_MAX: usize = 64;
 struct InFlight {
     unique: RequestId,
     caller: u32,
-    sender: ChannelSender,
-    /// True if it was answered with EINTR; the thread's own answer is then refused by the kernel.
+    node: INodeNo,
+    sender: ReplySender,
+    /// True if it was answered with EINTR; the thread's own answer is then dropped.
     is_interrupted: bool,
+}
+
+impl InFlight {
+    /// Returns the index of its queue in [`State::threads`].
+    fn queue(&self) -> usize {
+        match &self.sender {
+            ReplySender::Ring(worker, _) => 1 + usize::from(worker.queue()),
+            _ => 0,
+        }
+    }
+}
+
+/// A thread that is needed.
+#[derive(Debug)]
+pub(crate) enum Need {
+    /// One more for `/dev/fuse`, of which all are busy for long.
+    Device,
+    /// One more for a queue, of which all are busy for long, and the node of a request of theirs.
+    Queue(u16, u64),
+    /// One in place of another one that works on a request, which was answered.
+    Successor(Arc<RingWorker>, RequestId),
 }
 
 /// Finds out whether a thread is being killed, for a process that can't look at others itself.
@@ -77,19 +100,26 @@ pub(crate) struct Interrupts {
 #[derive(Debug)]
 struct State {
     in_flight: Vec<InFlight>,
-    threads: usize,
+    /// The threads of `/dev/fuse`, then those of each queue.
+    threads: Vec<usize>,
+    /// The threads that were started while others are busy.
+    more: usize,
+    without_successor: Vec<(Arc<RingWorker>, RequestId)>,
     /// True while the watching thread waits until all threads are busy.
     is_watch_idle: bool,
     has_ended: bool,
 }
 
 impl Interrupts {
-    pub(crate) fn new(threads: usize, is_being_killed: IsBeingKilled) -> Arc<Self> {
+    /// `threads` are those of `/dev/fuse`, and then those of each queue.
+    pub(crate) fn new(threads: Vec<usize>, is_being_killed: IsBeingKilled) -> Arc<Self> {
         Arc::new(Self {
             is_being_killed,
             state: Mutex::new(State {
-                in_flight: Vec::with_capacity(threads),
+                in_flight: Vec::with_capacity(threads.iter().sum()),
                 threads,
+                more: 0,
+                without_successor: Vec::new(),
                 is_watch_idle: false,
                 has_ended: false,
             }),
@@ -98,15 +128,18 @@ impl Interrupts {
     }
 
     /// Notes a request that a thread begins.
-    pub(crate) fn begin(&self, unique: RequestId, caller: u32, sender: ChannelSender) {
+    pub(crate) fn begin(&self, unique: RequestId, caller: u32, node: INodeNo, sender: ReplySender) {
         let mut state = self.state.lock();
-        state.in_flight.push(InFlight {
+        let request = InFlight {
             unique,
             caller,
+            node,
             sender,
             is_interrupted: false,
-        });
-        if state.is_watch_idle && state.in_flight.len() >= state.threads {
+        };
+        let queue = request.queue();
+        state.in_flight.push(request);
+        if state.is_watch_idle && state.is_full(queue) {
             state.is_watch_idle = false;
             drop(state);
             self.changed.notify_all();
@@ -154,45 +187,93 @@ impl Interrupts {
         let mut state = self.state.lock();
         if let Some(it) = state.in_flight.iter_mut().find(|it| it.unique == unique) {
             it.is_interrupted = true;
-            let sender = ReplySender::Channel(it.sender.clone());
+            let sender = it.sender.clone();
+            if let ReplySender::Ring(worker, _) = &sender {
+                state.without_successor.push((worker.clone(), unique));
+                self.changed.notify_all();
+            }
             <ReplyRaw as Reply>::new(unique, sender).send_ll(&ResponseErrno(Errno::EINTR));
         }
         true
     }
 
-    /// Waits until the same requests have kept all threads busy for a while. Returns false at the
+    /// Waits until a thread is needed: for a request that was answered, or because the same requests
+    /// have kept all threads of a queue busy for a while. Counts that thread. Returns `None` at the
     /// end of the session.
-    pub(crate) fn wait_until_stuck(&self) -> bool {
+    pub(crate) fn wait_for_need(&self) -> Option<Need> {
         let mut state = self.state.lock();
         let mut before = Vec::new();
         loop {
             if state.has_ended {
-                return false;
+                return None;
             }
-            if state.in_flight.len() < state.threads {
+            if state.more < MORE_THREADS_MAX {
+                if let Some((worker, unique)) = state.without_successor.pop() {
+                    state.more += 1;
+                    return Some(Need::Successor(worker, unique));
+                }
+            }
+            let now = state.full_queues();
+            if now.is_empty() || state.more >= MORE_THREADS_MAX {
                 before.clear();
                 state.is_watch_idle = true;
                 self.changed.wait(&mut state);
+                state.is_watch_idle = false;
                 continue;
             }
-            let now: Vec<RequestId> = state.in_flight.iter().map(|it| it.unique).collect();
-            if !before.is_empty() && before == now {
-                return true;
+            let stuck = now.iter().find(|queue| before.contains(*queue));
+            if let Some(&(queue, _)) = stuck {
+                state.more += 1;
+                state.threads[queue] += 1;
+                let busy = state.in_flight.iter().find(|it| it.queue() == queue);
+                let node = busy.map_or(0, |it| it.node.0);
+                let queue = queue.checked_sub(1);
+                return Some(queue.map_or(Need::Device, |queue| Need::Queue(queue as u16, node)));
             }
             before = now;
             self.changed.wait_for(&mut state, PAUSE);
         }
     }
 
-    /// Notes that another thread was started.
-    pub(crate) fn add_thread(&self) {
-        self.state.lock().threads += 1;
+    /// Notes that the thread could not be started.
+    pub(crate) fn give_up(&self, need: &Need) {
+        let mut state = self.state.lock();
+        state.more -= 1;
+        match need {
+            Need::Device => state.threads[0] = usize::MAX,
+            Need::Queue(queue, _) => state.threads[1 + usize::from(*queue)] = usize::MAX,
+            Need::Successor(..) => {}
+        }
     }
 
-    /// Ends [`wait_until_stuck`](Self::wait_until_stuck).
+    /// Notes that a thread has ended because it has a successor, or is not needed any more.
+    pub(crate) fn remove_thread(&self) {
+        self.state.lock().more -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Ends [`wait_for_need`](Self::wait_for_need).
     pub(crate) fn finish(&self) {
         self.state.lock().has_ended = true;
         self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn is_full(&self, queue: usize) -> bool {
+        let threads = self.threads.get(queue);
+        let busy = self.in_flight.iter().filter(|it| it.queue() == queue);
+        threads.is_some_and(|&threads| busy.count() >= threads)
+    }
+
+    /// Returns the queues whose threads are all busy, each with its requests.
+    fn full_queues(&self) -> Vec<(usize, Vec<RequestId>)> {
+        let full = (0..self.threads.len()).filter(|&queue| self.is_full(queue));
+        let requests = |queue| {
+            let its = self.in_flight.iter().filter(move |it| it.queue() == queue);
+            its.map(|it| it.unique).collect()
+        };
+        full.map(|queue| (queue, requests(queue))).collect()
     }
 }
 

@@ -76,6 +76,7 @@ pub use crate::reply::ReplyStatfs;
 pub use crate::reply::ReplyWrite;
 pub use crate::reply::ReplyXattr;
 pub use crate::request_param::Request;
+pub use crate::ring::Rings;
 pub use crate::session::BackgroundSession;
 use crate::session::MAX_WRITE_SIZE;
 pub use crate::session::Session;
@@ -102,6 +103,7 @@ mod rename_flags;
 mod reply;
 mod request;
 mod request_param;
+mod ring;
 mod session;
 mod time;
 
@@ -856,6 +858,12 @@ pub trait Filesystem: Send + Sync + 'static {
             umask: {umask:#x?}, flags: {flags:#x?})"
         );
         reply.error(Errno::ENOSYS);
+    }
+
+    /// Busy-poll for the next request over io_uring, before the thread blocks. `has_request` returns
+    /// true if blocking would end at once. The default does not poll.
+    fn poll_ring(&self, has_request: &mut dyn FnMut() -> bool) {
+        let _ = has_request;
     }
 
     /// Create and open a file without a name, for `open()` with `O_TMPFILE`. `parent` is the

@@ -11,8 +11,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::thread::{self};
 
@@ -34,7 +38,7 @@ use crate::channel::Channel;
 use crate::channel::ChannelSender;
 use crate::dev_fuse::DevFuse;
 use crate::interrupts::Interrupts;
-use crate::interrupts::MORE_THREADS_MAX;
+use crate::interrupts::Need;
 use crate::ll;
 use crate::ll::Operation;
 use crate::ll::ResponseErrno;
@@ -50,6 +54,9 @@ use crate::reply::Reply;
 use crate::reply::ReplyRaw;
 use crate::reply::ReplySender;
 use crate::request::RequestWithSender;
+use crate::ring::Next;
+use crate::ring::RingWorker;
+use crate::ring::Rings;
 
 /// The max size of write requests from the kernel. The absolute minimum is 4k,
 /// FUSE recommends at least 128k, max 16M. The FUSE default is 16M on macOS
@@ -141,6 +148,8 @@ pub struct Session<FS: Filesystem> {
     /// The field is set to `Some` when the init message is received.
     pub(crate) proto_version: Option<Version>,
     pub(crate) config: Config,
+    /// The rings for requests, and the largest payload of one, if the kernel uses io_uring.
+    rings: Option<(Rings, usize)>,
 }
 
 impl<FS: Filesystem> AsFd for Session<FS> {
@@ -188,20 +197,23 @@ impl<FS: Filesystem> Session<FS> {
             session_owner: geteuid(),
             proto_version: None,
             config: options.clone(),
+            rings: None,
         };
 
-        session.handshake()?;
+        session.handshake(None)?;
 
         Ok(session)
     }
 
     /// Wrap an existing /dev/fuse file descriptor. This doesn't mount the
-    /// filesystem anywhere; that must be done separately.
+    /// filesystem anywhere; that must be done separately. With rings, requests come over io_uring
+    /// if the kernel offers that.
     pub fn from_fd(
         filesystem: FS,
         fd: OwnedFd,
         acl: SessionACL,
         config: Config,
+        rings: Option<Rings>,
     ) -> io::Result<Self> {
         let ch = Channel::new(Arc::new(DevFuse(File::from(fd))));
         let mut session = Session {
@@ -216,9 +228,10 @@ impl<FS: Filesystem> Session<FS> {
             session_owner: geteuid(),
             proto_version: None,
             config,
+            rings: None,
         };
 
-        session.handshake()?;
+        session.handshake(rings)?;
 
         Ok(session)
     }
@@ -254,6 +267,7 @@ impl<FS: Filesystem> Session<FS> {
             session_owner,
             proto_version: _,
             config,
+            rings,
         } = self;
 
         let n_threads = config.n_threads.unwrap_or(1);
@@ -270,8 +284,18 @@ impl<FS: Filesystem> Session<FS> {
         };
 
         let mut filesystem = Arc::new(filesystem);
-        let interrupts = Interrupts::new(n_threads, config.is_being_killed.clone());
+        let mut rings = rings;
+        let queues = rings.iter().flat_map(|(rings, _)| rings.queues());
+        let queues: Vec<u16> = queues.collect();
+        let mut counts = vec![n_threads];
+        for &queue in &queues {
+            let index = 1 + usize::from(queue);
+            counts.resize(counts.len().max(index + 1), 0);
+            counts[index] += 1;
+        }
+        let interrupts = Interrupts::new(counts, config.is_being_killed.clone());
         let for_more = ch.clone();
+        let for_workers = ch.clone();
 
         let mut channels = Vec::with_capacity(n_threads);
 
@@ -292,54 +316,104 @@ impl<FS: Filesystem> Session<FS> {
         }
         channels.push(ch);
 
-        let mut threads = Vec::with_capacity(n_threads);
+        let event_loop = {
+            let filesystem = Arc::downgrade(&filesystem);
+            let interrupts = interrupts.clone();
+            move |thread_name: &str, ch: Channel| {
+                Some(SessionEventLoop {
+                    thread_name: thread_name.to_owned(),
+                    filesystem: filesystem.upgrade()?,
+                    ch,
+                    allowed,
+                    session_owner,
+                    interrupts: interrupts.clone(),
+                })
+            }
+        };
+        let start_on_device = {
+            let event_loop = event_loop.clone();
+            move |thread_name: String, ch: Channel| {
+                let event_loop = event_loop(&thread_name, ch).ok_or_else(ended)?;
+                let thread = thread::Builder::new().name(thread_name);
+                thread.spawn(move || event_loop.event_loop())
+            }
+        };
+        let start_on_queue = {
+            let ch = for_workers.clone();
+            move |thread_name: String, worker: Arc<RingWorker>, start: RingStart| {
+                let event_loop = event_loop(&thread_name, ch.clone()).ok_or_else(ended)?;
+                let thread = thread::Builder::new().name(thread_name);
+                thread.spawn(move || event_loop.ring_loop(&worker, start))
+            }
+        };
+        let mut new_worker = move |queue: u16| {
+            let (rings, payload_bytes) = rings.as_mut().ok_or_else(ended)?;
+            rings.take(queue, for_workers.clone(), *payload_bytes)
+        };
+
+        let mut threads = Vec::with_capacity(n_threads + queues.len());
+
+        // From the handshake on, the kernel waits for all queues.
+        let (registered, registrations) = mpsc::channel();
+        for (i, &queue) in queues.iter().enumerate() {
+            let worker = new_worker(queue)?;
+            let start = RingStart::Register {
+                registered: registered.clone(),
+                busy_with: None,
+            };
+            threads.push(start_on_queue(format!("fuser-ring-{i}"), worker, start)?);
+        }
+        drop(registered);
+        registrations.iter().collect::<io::Result<()>>()?;
 
         for (i, ch) in channels.into_iter().enumerate() {
-            let thread_name = format!("fuser-{i}");
-            let event_loop = SessionEventLoop {
-                thread_name: thread_name.clone(),
-                filesystem: filesystem.clone(),
-                ch,
-                allowed,
-                session_owner,
-                interrupts: interrupts.clone(),
-            };
-            threads.push(
-                thread::Builder::new()
-                    .name(thread_name)
-                    .spawn(move || event_loop.event_loop())?,
-            );
+            threads.push(start_on_device(format!("fuser-{i}"), ch)?);
         }
 
         let more = {
             let interrupts = interrupts.clone();
-            let filesystem = filesystem.clone();
             thread::Builder::new()
                 .name("fuser-watch".to_string())
                 .spawn(move || {
-                    let mut more = Vec::new();
-                    while more.len() < MORE_THREADS_MAX && interrupts.wait_until_stuck() {
-                        let ch = if config.clone_fd {
-                            for_more.clone_fd()
-                        } else {
-                            Ok(for_more.clone())
+                    let mut more: Vec<JoinHandle<io::Result<()>>> = Vec::new();
+                    let mut count = 0;
+                    while let Some(need) = interrupts.wait_for_need() {
+                        let thread_name = format!("fuser-more-{count}");
+                        let started = match &need {
+                            Need::Device if config.clone_fd => for_more
+                                .clone_fd()
+                                .and_then(|ch| start_on_device(thread_name, ch)),
+                            Need::Device => start_on_device(thread_name, for_more.clone()),
+                            Need::Queue(queue, node) => new_worker(*queue).and_then(|worker| {
+                                let (registered, _) = mpsc::channel();
+                                let start = RingStart::Register {
+                                    registered,
+                                    busy_with: Some(*node),
+                                };
+                                start_on_queue(thread_name, worker, start)
+                            }),
+                            Need::Successor(worker, unique) => match worker.take_over(unique.0) {
+                                Some(generation) => {
+                                    let start = RingStart::TakeOver(generation);
+                                    start_on_queue(thread_name, worker.clone(), start)
+                                }
+                                None => {
+                                    interrupts.remove_thread();
+                                    continue;
+                                }
+                            },
                         };
-                        let Ok(ch) = ch else { break };
-                        let thread_name = format!("fuser-more-{}", more.len());
-                        let event_loop = SessionEventLoop {
-                            thread_name: thread_name.clone(),
-                            filesystem: filesystem.clone(),
-                            ch,
-                            allowed,
-                            session_owner,
-                            interrupts: interrupts.clone(),
+                        let thread = match started {
+                            Ok(thread) => thread,
+                            Err(error) => {
+                                warn!("cannot start another thread: {error}");
+                                interrupts.give_up(&need);
+                                continue;
+                            }
                         };
-                        let thread = thread::Builder::new().name(thread_name);
-                        let Ok(thread) = thread.spawn(move || event_loop.event_loop()) else {
-                            break;
-                        };
+                        more.retain(|thread| !thread.is_finished());
                         more.push(thread);
-                        interrupts.add_thread();
+                        count += 1;
                     }
                     more
                 })?
@@ -378,7 +452,7 @@ impl<FS: Filesystem> Session<FS> {
         reply
     }
 
-    fn handshake(&mut self) -> io::Result<()> {
+    fn handshake(&mut self, rings: Option<Rings>) -> io::Result<()> {
         let mut buf = FuseReadBuf::new();
         let buf = buf.as_mut();
 
@@ -459,6 +533,10 @@ impl<FS: Filesystem> Session<FS> {
             }
 
             let mut config = KernelConfig::new(init.capabilities(), init.max_readahead(), v);
+            if rings.is_some() {
+                // A kernel that lacks it reads `/dev/fuse` as usual.
+                let _ = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING);
+            }
 
             // Call filesystem init method and give it a chance to return an error
             let Some(filesystem) = &mut self.filesystem.fs else {
@@ -515,6 +593,10 @@ impl<FS: Filesystem> Session<FS> {
                 config.max_write
             );
 
+            let granted = init.capabilities() & config.requested;
+            if granted.contains(InitFlags::FUSE_OVER_IO_URING) {
+                self.rings = rings.map(|rings| (rings, config.max_write as usize));
+            }
             let response = init.reply(&config);
             <ReplyRaw as Reply>::new(request.unique(), ReplySender::Channel(self.ch.sender()))
                 .send_ll(&response);
@@ -577,38 +659,124 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
             // Read the next request from the given channel to kernel driver
             // The kernel driver makes sure that we get exactly one request per read
             match self.ch.receive_retrying(buf) {
-                Ok(size) => match RequestWithSender::new(self.ch.sender(), &buf[..size]) {
-                    // Dispatch request
-                    Some(req) => {
-                        match req.request.operation() {
-                            Ok(Operation::Destroy(_)) => {
-                                req.reply::<ReplyEmpty>().ok();
-                                return Ok(());
-                            }
-                            // It has no answer of its own.
-                            Ok(Operation::Interrupt(it)) => self.interrupts.interrupt(it.unique()),
-                            _ => {
-                                let unique = req.request.unique();
-                                let caller = req.request.pid().as_raw().cast_unsigned();
-                                self.interrupts.begin(unique, caller, self.ch.sender());
-                                req.dispatch(self);
-                                self.interrupts.end(unique);
-                            }
-                        }
+                Ok(size) => {
+                    let sender = ReplySender::Channel(self.ch.sender());
+                    if self.answer(sender, &buf[..size])? {
+                        return Ok(());
                     }
-                    // Quit loop on illegal request
-                    None => {
-                        return Err(io::Error::new(
-                            io::ErrorKind::InvalidData,
-                            "Invalid request",
-                        ));
-                    }
-                },
+                }
                 Err(nix::errno::Errno::ENODEV) => return Ok(()),
                 Err(err) => return Err(err.into()),
             }
         }
     }
+
+    /// Answers the requests of a queue until the session ends, or until this thread is replaced.
+    fn ring_loop(&self, worker: &Arc<RingWorker>, start: RingStart) -> io::Result<()> {
+        worker.pin();
+        let mut buf = FuseReadBuf::new();
+        let buf = buf.as_mut();
+        let generation = match start {
+            RingStart::Register {
+                registered,
+                busy_with,
+            } => {
+                let result = worker.register();
+                let is_registered = result.is_ok();
+                if let Some(node) = busy_with {
+                    worker.kick(node);
+                }
+                let _ = registered.send(result);
+                if !is_registered {
+                    return Ok(());
+                }
+                0
+            }
+            RingStart::TakeOver(generation) => generation,
+        };
+        let mut panicked = None;
+        loop {
+            let poll = |has_request: &mut dyn FnMut() -> bool| {
+                if let Some(filesystem) = &self.filesystem.fs {
+                    filesystem.poll_ring(has_request);
+                }
+            };
+            let (entry, len) = match worker.next(generation, buf, poll)? {
+                Next::Answer { entry, len } => (entry, len),
+                Next::End => break,
+                Next::Replaced => {
+                    self.interrupts.remove_thread();
+                    break;
+                }
+            };
+            let sender = ReplySender::Ring(worker.clone(), entry);
+            // A reply that is dropped is an error, so that the caller gets an answer.
+            let answer = AssertUnwindSafe(|| self.answer(sender, &buf[..len]));
+            match catch_unwind(answer) {
+                Ok(is_answered) => drop(is_answered?),
+                Err(panic) => panicked = Some(panic),
+            }
+        }
+        panicked.map_or(Ok(()), |panic| resume_unwind(panic))
+    }
+
+    /// Answers a request. Returns true if it was the last one of the session.
+    fn answer(&self, sender: ReplySender, data: &[u8]) -> io::Result<bool> {
+        // Quit loop on illegal request
+        let Some(req) = RequestWithSender::new(sender.clone(), data) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "Invalid request",
+            ));
+        };
+        match req.request.operation() {
+            Ok(Operation::Destroy(_)) => {
+                req.reply::<ReplyEmpty>().ok();
+                return Ok(true);
+            }
+            // The reply to `RingWorker::kick`.
+            Ok(Operation::NotifyReply(_)) if matches!(sender, ReplySender::Ring(..)) => {
+                req.reply::<ReplyEmpty>().ok();
+            }
+            // It has no answer of its own.
+            Ok(Operation::Interrupt(it)) => self.interrupts.interrupt(it.unique()),
+            _ => {
+                let unique = req.request.unique();
+                let caller = req.request.pid().as_raw().cast_unsigned();
+                let is_forget = matches!(
+                    req.request.operation(),
+                    Ok(Operation::Forget(_) | Operation::BatchForget(_))
+                );
+                let is_of_ring = matches!(sender, ReplySender::Ring(..));
+                let node = req.request.nodeid();
+                self.interrupts.begin(unique, caller, node, sender);
+                // Dispatch request
+                req.dispatch(self);
+                self.interrupts.end(unique);
+                // The kernel waits for the entry of the ring.
+                if is_forget && is_of_ring {
+                    req.reply::<ReplyEmpty>().ok();
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// How a thread of a queue begins.
+enum RingStart {
+    /// With a new ring. The result of the registration is sent.
+    Register {
+        registered: mpsc::Sender<io::Result<()>>,
+        /// The node of a request that keeps the other threads of the queue busy.
+        busy_with: Option<u64>,
+    },
+    /// With the ring of another thread, as this generation.
+    TakeOver(u64),
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the session has ended")
 }
 
 /// The background session data structure

@@ -52,6 +52,10 @@ impl Filesystem for WritingAdapter {
         Ok(())
     }
 
+    fn poll_ring(&self, has_request: &mut dyn FnMut() -> bool) {
+        self.reading.poll_ring(has_request);
+    }
+
     fn destroy(&mut self) {
         self.reading
             .answer("destroy", || self.references.forget_all(&*self.fs));
