@@ -319,12 +319,15 @@ fn try_processes(report: &mut Report) {
     call!(report, SYS_kcmp, parent, parent, 0, 0, 0);
     call!(report, SYS_setpriority, 0, parent, 0);
     call!(report, SYS_sched_setscheduler, parent, 0, null::<u8>());
+    call!(report, SYS_sched_setaffinity, parent, 0, null::<u8>());
     call!(report, SYS_fcntl, 0, libc::F_SETOWN, parent);
     call!(report, SYS_ioctl, 0, libc::TIOCSTI, c"x".as_ptr());
 }
 
 fn try_kernel(report: &mut Report) {
     call!(report, SYS_io_uring_setup, 1, null::<u8>());
+    call!(report, SYS_io_uring_register, -1, 0, null::<u8>(), 0);
+    call!(report, SYS_io_uring_enter, -1, 0, 0, 0, null::<u8>(), 0);
     call!(report, SYS_unshare, libc::CLONE_NEWNS);
     call!(report, SYS_unshare, libc::CLONE_NEWUSER);
     call!(report, SYS_setns, -1, 0);
