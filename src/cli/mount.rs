@@ -129,7 +129,8 @@ pub(super) struct Mount {
     #[arg(short, value_name = "OPTION", value_delimiter = ',')]
     options: Vec<MountOption>,
 
-    /// The number of threads that serve the mount [default: one per core, 2 to 4]
+    /// The number of threads that serve the mount, or each processor's queue over io_uring [default:
+    /// one per core, 2 to 4]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
 
