@@ -50,7 +50,8 @@ impl Drop for Installed {
 /// and until such a program runs it has all files of this process open.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 
-fn called(program: &str, words: &[&str]) -> Output {
+/// Runs a program, again while it says that the mount is in use.
+pub(super) fn called(program: &str, words: &[&str]) -> Output {
     let began = Instant::now();
     loop {
         let output = Command::new(program)

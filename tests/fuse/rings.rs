@@ -9,7 +9,8 @@ use std::thread;
 use diskfs_fixtures::image;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use super::{Mountpoint, can_mount, diskfs, run, server, stderr};
+use super::helper::called;
+use super::{DISKFS, Mountpoint, can_mount, diskfs, run, server, stderr};
 
 /// The switch of the kernel, which lacks it before Linux 6.14.
 fn is_switched_on() -> bool {
@@ -48,8 +49,9 @@ fn rings_are_used_where_they_are_switched_on() {
     run("umount", &[at.as_os_str()]);
 }
 
-/// Setting flags is answered by a thread of its own, which first waits for the kernel to write what
-/// it has: requests of the same processor, which must find a place while all are waiting.
+/// A separate thread answers the setting of flags, after the kernel has written what it has. Those
+/// writes are requests, too, often of the same processor, and must be answered while all threads of
+/// its queue have given their requests away.
 #[test]
 fn flags_are_set_by_many_programs_at_once() {
     if can_mount().is_none() {
@@ -73,7 +75,7 @@ fn flags_are_set_by_many_programs_at_once() {
             });
         }
     });
-    let ended = diskfs(["umount".as_ref(), at.as_os_str()]);
+    let ended = called(DISKFS, &["umount", &at.display().to_string()]);
     assert!(ended.status.success(), "{}", stderr(&ended));
     run("e2fsck", &["-fn".as_ref(), image.path().as_os_str()]);
 }

@@ -1,6 +1,6 @@
 //! Requests over io_uring, where the kernel has it switched on: it writes a request into memory of
 //! this process, and one system call answers a request and waits for the next one. Each processor
-//! has a queue, whose threads run there, so that a request wakes no other processor.
+//! has a queue, whose threads run there: a request wakes a thread on its own processor.
 //!
 //! Most forgets, and interrupts, still come through `/dev/fuse`.
 
