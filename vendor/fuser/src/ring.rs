@@ -56,17 +56,14 @@ const SUBMISSIONS: u32 = 8;
 /// from 0.
 const ANSWERED: u64 = u64::MAX;
 
-/// `IORING_ENTER_GETEVENTS`.
-const GET_EVENTS: u32 = 1;
-
 /// `FUSE_NOTIFY_RETRIEVE`.
 const RETRIEVE: i32 = 5;
 
+/// The length of that notification: a header and four numbers.
+const RETRIEVE_BYTES: u32 = 16 + 32;
+
 /// A bit of identifiers that the kernel does not give to its requests.
 const OWN_UNIQUE: u64 = 1 << 63;
-
-/// The length of that notification: a header and four numbers.
-const KICK_BYTES: u32 = 16 + 32;
 
 /// `FUSE_IO_URING_CMD_REGISTER`.
 const REGISTER: u32 = 1;
@@ -182,20 +179,26 @@ impl Ring {
         Some((completion.user_data(), completion.result()))
     }
 
-    /// Returns true if a completion is there, or if the kernel can't be asked.
+    /// Submits what is in the ring, if anything is.
+    fn submit(&mut self) -> io::Result<()> {
+        if !self.0.submission().is_empty() {
+            self.0.submit()?;
+        }
+        Ok(())
+    }
+
+    /// Submits what is in the ring. Returns true if a completion is there, or if the kernel can't be
+    /// asked.
     fn has_completed(&mut self) -> bool {
-        // The kernel writes a request into this process when the process enters it.
-        // SAFETY: There is no argument.
-        let entered = unsafe { self.0.submitter().enter(0, 0, GET_EVENTS, None::<&()>) };
-        entered.is_err() || !self.0.completion().is_empty()
+        // The kernel writes a request into this process whenever the process enters it, also to
+        // submit nothing.
+        self.0.submit().is_err() || !self.0.completion().is_empty()
     }
 
     /// Submits what is in the ring, and waits for a completion.
     fn wait(&mut self) -> io::Result<(u64, i32)> {
         loop {
             if let Some(completed) = self.completed() {
-                // Answers do not wait until a thread that is busy waits.
-                self.0.submit()?;
                 return Ok(completed);
             }
             match self.0.submit_and_wait(1) {
@@ -228,8 +231,8 @@ struct Memory {
     segments: *mut [libc::iovec; 2],
 }
 
-// SAFETY: The pointers own their memory. It is only accessed with the lock of `RingWorker::state`, while
-// the kernel has given the entry to this process.
+// SAFETY: The pointers own their memory. It is only accessed with the lock of `RingWorker::state`,
+// while the kernel has given the entry to this process.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -269,16 +272,16 @@ enum Holder {
     /// This process: there is a request.
     Requested,
     /// This process: a thread has read the request.
-    Taken(Taken),
+    Taken(Request),
     /// This process: the answer is there.
-    Answered(Taken),
+    Answered(Request),
     /// This process, because the session has ended.
     Ended,
 }
 
 /// A request that was taken from an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Taken {
+struct Request {
     unique: u64,
     commit_id: u64,
     node: u64,
@@ -314,7 +317,7 @@ impl Entry {
             rest.copy_from_slice(payload);
             Some(len)
         });
-        self.holder = Holder::Taken(Taken {
+        self.holder = Holder::Taken(Request {
             unique: number(8),
             node: number(16),
             commit_id: headers.commit_id,
@@ -402,7 +405,7 @@ struct State {
     generation: u64,
 }
 
-/// What a thread of a queue does next.
+/// The next step of a thread of a queue.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// It answers the request in the buffer.
@@ -438,8 +441,8 @@ impl RingWorker {
     pub(crate) fn register(&self) -> io::Result<()> {
         let mut ring = self.ring.lock();
         let mut state = self.state.lock();
-        self.submit(&mut ring, &mut state)?;
-        ring.0.submit()?;
+        self.prepare(&mut ring, &mut state)?;
+        ring.submit()?;
         // A refusal is there at once; a request may be.
         match ring.completed() {
             Some((number, result)) => self.complete(&mut state, number, result),
@@ -455,7 +458,7 @@ impl RingWorker {
         static KICKS: AtomicU64 = AtomicU64::new(0);
         let unique = OWN_UNIQUE | KICKS.fetch_add(2, Ordering::Relaxed);
         let header = abi::fuse_out_header {
-            len: KICK_BYTES,
+            len: RETRIEVE_BYTES,
             error: RETRIEVE,
             unique: 0,
         };
@@ -483,15 +486,16 @@ impl RingWorker {
                 return Ok(Next::Replaced);
             }
             state.current = None;
-            let added = self.submit(&mut ring, &mut state)?;
+            let added = self.prepare(&mut ring, &mut state)?;
             if added && state.entries.len() > 1 {
-                ring.0.submit()?;
+                ring.submit()?;
                 let node = state.entries.iter().find_map(Entry::node);
                 self.kick(node.unwrap_or_default());
             }
             let requested = |entry: &Entry| entry.holder == Holder::Requested;
             if let Some(entry) = state.entries.iter().position(requested) {
-                ring.0.submit()?;
+                // No answer waits until this thread waits.
+                ring.submit()?;
                 state.current = Some(entry);
                 let len = state.entries[entry].take(buffer)?;
                 return Ok(Next::Answer { entry, len });
@@ -501,7 +505,6 @@ impl RingWorker {
                 return Ok(Next::End);
             }
             drop(state);
-            ring.0.submit()?;
             poll(&mut || ring.has_completed());
             let (number, result) = ring.wait()?;
             self.complete(&mut self.state.lock(), number, result)?;
@@ -510,7 +513,7 @@ impl RingWorker {
 
     /// Puts into the ring: the answers, one more entry if the kernel has none, and a look at the
     /// answers of other threads. Returns true if an entry was added.
-    fn submit(&self, ring: &mut Ring, state: &mut State) -> io::Result<bool> {
+    fn prepare(&self, ring: &mut Ring, state: &mut State) -> io::Result<bool> {
         for (index, entry) in state.entries.iter_mut().enumerate() {
             if let Holder::Answered(request) = entry.holder {
                 entry.holder = Holder::Kernel;

@@ -267,7 +267,7 @@ impl<FS: Filesystem> Session<FS> {
             session_owner,
             proto_version: _,
             config,
-            rings,
+            mut rings,
         } = self;
 
         let n_threads = config.n_threads.unwrap_or(1);
@@ -284,7 +284,6 @@ impl<FS: Filesystem> Session<FS> {
         };
 
         let mut filesystem = Arc::new(filesystem);
-        let mut rings = rings;
         let queues = rings.iter().flat_map(|(rings, _)| rings.queues());
         let queues: Vec<u16> = queues.collect();
         let mut counts = vec![n_threads];
@@ -713,7 +712,7 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
             // A reply that is dropped is an error, so that the caller gets an answer.
             let answer = AssertUnwindSafe(|| self.answer(sender, &buf[..len]));
             match catch_unwind(answer) {
-                Ok(is_answered) => drop(is_answered?),
+                Ok(answered) => drop(answered?),
                 Err(panic) => panicked = Some(panic),
             }
         }
@@ -763,7 +762,7 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
     }
 }
 
-/// How a thread of a queue begins.
+/// The beginning of a thread of a queue.
 enum RingStart {
     /// With a new ring. The result of the registration is sent.
     Register {
