@@ -21,6 +21,10 @@ const ZONES: usize = 4096;
 /// The number of places where callers read in order.
 const STREAMS: usize = 16;
 
+/// The number of reads that continue the one before until a stream is read ahead. Scattered reads of
+/// an area do so once by chance, and the neighbourhood of the first two has what the third reads.
+const CONTINUED: u8 = 2;
+
 /// The blocks that are read ahead of a stream at first, and at most: 512 KiB, 8 MiB.
 const FIRST_WINDOW: u64 = (512 << 10) / BLOCK_BYTES;
 const LAST_WINDOW: u64 = (8 << 20) / BLOCK_BYTES;
@@ -43,6 +47,8 @@ struct Stream {
     /// The end of the blocks that were read ahead.
     ahead: u64,
     window: u64,
+    /// The number of reads that continued the one before, up to [`CONTINUED`].
+    continued: u8,
 }
 
 impl ReadAhead {
@@ -83,7 +89,7 @@ impl ReadAhead {
         len.clamp(FEWEST_BLOCKS, MOST_BLOCKS)
     }
 
-    /// Notes a read. Returns the blocks to read ahead, if it continues an earlier one.
+    /// Notes a read. Returns the blocks to read ahead, if it continues earlier ones.
     pub(crate) fn note(&self, blocks: &Range<u64>, count: u64) -> Option<Range<u64>> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let continues = |stream: &Stream| {
@@ -97,6 +103,7 @@ impl ReadAhead {
                 next: blocks.end,
                 ahead: blocks.end,
                 window: 0,
+                continued: 0,
             });
             return None;
         };
@@ -108,9 +115,10 @@ impl ReadAhead {
         }
         stream.next = blocks.end;
         stream.ahead = stream.ahead.max(blocks.end);
+        stream.continued = stream.continued.saturating_add(1).min(CONTINUED);
         let left = stream.ahead.saturating_sub(blocks.end);
         let mut ahead = None;
-        if left <= stream.window.wrapping_div(2) {
+        if stream.continued >= CONTINUED && left <= stream.window.wrapping_div(2) {
             let doubled = stream.window.saturating_mul(2);
             stream.window = doubled.clamp(FIRST_WINDOW, LAST_WINDOW);
             let end = blocks.end.saturating_add(stream.window).min(count);
@@ -149,17 +157,19 @@ mod tests {
         let policy = ReadAhead::default();
         assert_eq!(policy.note(&(0..2), 1000), None);
         assert_eq!(policy.note(&(500..502), 1000), None);
-        let first = policy.note(&(2..4), 1000).unwrap();
-        assert_eq!(first, 4..4 + FIRST_WINDOW);
-        assert_eq!(policy.note(&(3..4), 1000), None, "the same block again");
+        assert_eq!(policy.note(&(2..4), 1000), None, "it may be chance");
+        let first = policy.note(&(4..6), 1000).unwrap();
+        assert_eq!(first, 6..6 + FIRST_WINDOW);
+        assert_eq!(policy.note(&(5..6), 1000), None, "the same block again");
         assert_eq!(
-            policy.note(&(4..6), 1000),
+            policy.note(&(6..8), 1000),
             None,
             "most of it is still ahead"
         );
-        let second = policy.note(&(6..10), 1000).unwrap();
+        let second = policy.note(&(8..12), 1000).unwrap();
         assert_eq!(second.start, first.end);
-        assert_eq!(policy.note(&(502..504), 504), None, "the object ends there");
+        assert_eq!(policy.note(&(502..503), 504), None);
+        assert_eq!(policy.note(&(503..504), 504), None, "the object ends there");
         for block in 0..1000 {
             policy.note(&(block * 7..block * 7 + 1), 10_000);
         }
