@@ -3,6 +3,7 @@
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode Table".
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::block::FsBlock;
 use crate::bytes::{index, len_u64, part};
@@ -17,6 +18,10 @@ use crate::volume::Volume;
 /// so neighbours are usually read next. 32 KiB contain 128 inodes of the usual size, and reading
 /// them costs little more than reading one block.
 const PIECE_BYTES: u32 = 32 * 1024;
+
+/// The number of blocks that are read alone before whole pieces are. A command for one file needs a
+/// dozen inodes, each in another directory's group.
+const SINGLE_READS: u32 = 16;
 
 /// The place of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +65,7 @@ pub(crate) fn read(volume: &Volume, number: u32) -> Result<Option<Inode>> {
     let Some(place) = place(&volume.superblock, number) else {
         return Ok(None);
     };
-    let (bytes, offset) = piece_with(volume, place)?;
+    let (bytes, offset) = bytes_around(volume, place)?;
     let size = usize::from(volume.superblock.inode_size);
     match part(&bytes, offset, size) {
         Some(inode) => parse(volume, number, inode),
@@ -146,26 +151,39 @@ fn piece_at(volume: &Volume, place: InodePlace) -> Result<(TablePiece, usize)> {
     Ok((piece, index(place.offset.saturating_sub(start))))
 }
 
-fn piece_with(volume: &Volume, place: InodePlace) -> Result<(Arc<[u8]>, usize)> {
+/// Returns the bytes around an inode, and its byte offset in them.
+fn bytes_around(volume: &Volume, place: InodePlace) -> Result<(Arc<[u8]>, usize)> {
     let (piece, offset) = piece_at(volume, place)?;
+    let (block, within) = block_of(volume, piece, offset);
     if volume.pool.is_some() {
-        let (key, within) = block_of(volume, piece, offset);
+        let key = Key::inode_table(block);
         return Ok((pooled(volume, piece, key)?, within));
     }
-    let bytes = volume
-        .metadata
-        .get_or_make(&Key::inode_table(piece.first), || -> Result<Arc<[u8]>> {
-            volume.read_blocks(piece.first, piece.len_blocks)
-        })?;
-    Ok((bytes, offset))
+    let whole = Key::inode_table(piece.first);
+    if let Some(bytes) = volume.metadata.get(&whole) {
+        return Ok((bytes, offset));
+    }
+    let single = Key::inode_table_block(block);
+    if volume.has_block(single) || may_read_single(volume) {
+        return Ok((volume.block(single)?, within));
+    }
+    let read = || volume.read_blocks(piece.first, piece.len_blocks);
+    Ok((volume.metadata.get_or_make(&whole, read)?, offset))
+}
+
+/// Returns true for the first reads of a volume.
+fn may_read_single(volume: &Volume) -> bool {
+    let reads = &volume.single_table_reads;
+    reads.load(Ordering::Relaxed) < SINGLE_READS
+        && reads.fetch_add(1, Ordering::Relaxed) < SINGLE_READS
 }
 
 /// Returns the block that contains byte `offset` of a piece, and the byte offset in that block.
-fn block_of(volume: &Volume, piece: TablePiece, offset: usize) -> (Key, usize) {
+fn block_of(volume: &Volume, piece: TablePiece, offset: usize) -> (FsBlock, usize) {
     let size = volume.superblock.block_size;
     let nth = len_u64(offset).wrapping_shr(size.bits());
     let within = offset & size.len().wrapping_sub(1);
-    (Key::inode_table(piece.first.after(nth)), within)
+    (piece.first.after(nth), within)
 }
 
 fn pooled(volume: &Volume, piece: TablePiece, key: Key) -> Result<Arc<[u8]>> {
@@ -186,8 +204,7 @@ pub(crate) fn block_of_inode(volume: &Volume, number: u32) -> Result<(FsBlock, u
     let place = place(&volume.superblock, number)
         .ok_or_else(|| malformed(Structure::Inode(number), "no such inode in the filesystem"))?;
     let (piece, offset) = piece_at(volume, place)?;
-    let (key, within) = block_of(volume, piece, offset);
-    Ok((key.block, within))
+    Ok(block_of(volume, piece, offset))
 }
 
 /// Reads the block of the inode table that contains an inode into the pool. Returns the block's
@@ -199,7 +216,8 @@ pub(crate) fn key_of(volume: &Volume, number: u32) -> Result<(Key, usize)> {
     let place = place(&volume.superblock, number)
         .ok_or_else(|| malformed(Structure::Inode(number), "no such inode in the filesystem"))?;
     let (piece, offset) = piece_at(volume, place)?;
-    let (key, within) = block_of(volume, piece, offset);
+    let (block, within) = block_of(volume, piece, offset);
+    let key = Key::inode_table(block);
     pooled(volume, piece, key)?;
     Ok((key, within))
 }

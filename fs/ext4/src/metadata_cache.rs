@@ -25,6 +25,7 @@ enum BlockKind {
     BlockBitmap,
     InodeBitmap,
     InodeTable,
+    InodeTableBlock,
     ExtentBlock,
     IndirectBlock,
     DirectoryBlock,
@@ -64,6 +65,11 @@ impl Key {
     /// filesystem that is opened for writing, of one block.
     pub(crate) const fn inode_table(first: FsBlock) -> Self {
         Self::new(BlockKind::InodeTable, 0, first)
+    }
+
+    /// Returns the key of a block of an inode table that was read alone.
+    pub(crate) const fn inode_table_block(block: FsBlock) -> Self {
+        Self::new(BlockKind::InodeTableBlock, 0, block)
     }
 
     pub(crate) const fn extent_block(inode: u32, block: FsBlock) -> Self {

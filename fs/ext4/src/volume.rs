@@ -1,6 +1,7 @@
 //! The parts of an opened filesystem that all modules read from: device, superblock, caches.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use diskfs_block::BlockRead;
 use quick_cache::sync::Cache;
@@ -36,6 +37,8 @@ pub(crate) struct Volume {
     pub(crate) inodes: Cache<u32, Arc<Inode>>,
     /// The first block of each group's inode table.
     pub(crate) inode_tables: Cache<u32, FsBlock>,
+    /// The number of reads of an inode table's single block.
+    pub(crate) single_table_reads: AtomicU32,
 }
 
 impl Volume {
@@ -65,6 +68,7 @@ impl Volume {
             pool: None,
             inodes: Cache::new(index(eighth.wrapping_div(INODE_BYTES)).max(16)),
             inode_tables: Cache::new(INODE_TABLES),
+            single_table_reads: AtomicU32::new(0),
         }
     }
 
