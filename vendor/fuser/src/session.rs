@@ -391,16 +391,10 @@ impl<FS: Filesystem> Session<FS> {
                                 };
                                 start_on_queue(thread_name, worker, start)
                             }),
-                            Need::Successor(worker, unique) => match worker.take_over(unique.0) {
-                                Some(generation) => {
-                                    let start = RingStart::TakeOver(generation);
-                                    start_on_queue(thread_name, worker.clone(), start)
-                                }
-                                None => {
-                                    interrupts.remove_thread();
-                                    continue;
-                                }
-                            },
+                            Need::Successor(worker, unique) => {
+                                let start = RingStart::TakeOver(unique.0);
+                                start_on_queue(thread_name, worker.clone(), start)
+                            }
                         };
                         let thread = match started {
                             Ok(thread) => thread,
@@ -691,7 +685,13 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
                 }
                 0
             }
-            RingStart::TakeOver(generation) => generation,
+            RingStart::TakeOver(unique) => match worker.take_over(unique) {
+                Some(generation) => generation,
+                None => {
+                    self.interrupts.remove_thread();
+                    return Ok(());
+                }
+            },
         };
         let mut panicked = None;
         loop {
@@ -770,7 +770,7 @@ enum RingStart {
         /// The node of a request that keeps the other threads of the queue busy.
         busy_with: Option<u64>,
     },
-    /// With the ring of another thread, as this generation.
+    /// With the ring of another thread, unless that has finished this request meanwhile.
     TakeOver(u64),
 }
 
