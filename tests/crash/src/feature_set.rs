@@ -54,9 +54,10 @@ const ALL: Traits = Traits {
 /// The hash seed, fixed so that names get the same hashes in every run.
 const HASH_SEED: &str = "hash_seed=6d9a3c5e-0000-4000-8000-00000000beef";
 
-/// Groups of 8 MiB, so that a small filesystem has several, and a journal of 1024 blocks, so that
-/// it wraps around and transactions fill it.
-const SMALL_GROUPS: &str = "-g 2048 -J size=4";
+/// The block size of most filesystems, which mke2fs does not choose for such small ones. Groups of 8
+/// MiB, so that a small filesystem has several, and a journal of 1024 blocks, so that it wraps around
+/// and transactions fill it.
+const SMALL_GROUPS: &str = "-b 4096 -g 2048 -J size=4";
 
 const fn set(name: &'static str, mke2fs: &'static str, size_mib: u64) -> FeatureSet {
     FeatureSet {
@@ -78,10 +79,10 @@ pub const SETS: &[FeatureSet] = &[
         ..set("kernel-used", SMALL_GROUPS, 32)
     },
     set("1k-blocks", "-b 1024 -J size=1", 32),
-    set("no-64bit", "-g 2048 -J size=4 -O ^64bit", 32),
+    set("no-64bit", "-b 4096 -g 2048 -J size=4 -O ^64bit", 32),
     set(
         "gdt-csum",
-        "-g 2048 -J size=4 -O ^metadata_csum,uninit_bg",
+        "-b 4096 -g 2048 -J size=4 -O ^metadata_csum,uninit_bg",
         32,
     ),
     set(
@@ -107,7 +108,11 @@ pub const SETS: &[FeatureSet] = &[
     },
     set("bigalloc", "-b 1024 -C 8192 -J size=1 -O bigalloc", 48),
     set("meta-bg", "-b 1024 -J size=1 -O meta_bg,^resize_inode", 48),
-    set("orphan-file", "-g 2048 -J size=4 -O orphan_file", 32),
+    set(
+        "orphan-file",
+        "-b 4096 -g 2048 -J size=4 -O orphan_file",
+        32,
+    ),
     FeatureSet {
         traits: Traits {
             large_inodes: false,
@@ -130,7 +135,11 @@ pub const SETS: &[FeatureSet] = &[
         },
         ..set("ext3", "-t ext3 -b 1024 -I 256 -J size=1", 32)
     },
-    set("fast-commit", "-g 2048 -J size=4 -O fast_commit", 32),
+    set(
+        "fast-commit",
+        "-b 4096 -g 2048 -J size=4 -O fast_commit",
+        32,
+    ),
     FeatureSet {
         // The flags for extents and for case folding.
         debugfs: &["mkdir folded", "set_inode_field folded flags 0x40080000"],
@@ -150,7 +159,7 @@ pub const SETS: &[FeatureSet] = &[
             journal: false,
             ..ALL
         },
-        ..set("no-journal", "-g 2048 -O ^has_journal", 24)
+        ..set("no-journal", "-b 4096 -g 2048 -O ^has_journal", 24)
     },
     FeatureSet {
         traits: Traits {
@@ -172,6 +181,17 @@ impl FeatureSet {
             .find(|set| set.name == name)
             .copied()
             .with_context(|| format!("unknown feature set `{name}`; known: {:?}", names()))
+    }
+
+    /// Returns the size of a block. Each set names it, because mke2fs chooses 1 KiB for such small
+    /// filesystems.
+    ///
+    /// # Errors
+    /// The set does not.
+    pub fn block_bytes(&self) -> Result<u64> {
+        let mut words = self.mke2fs.split(' ').skip_while(|word| *word != "-b");
+        let size = words.nth(1).context("no block size")?;
+        Ok(size.parse()?)
     }
 
     /// Returns the alignment of ranges to collapse or insert: the cluster size if there are

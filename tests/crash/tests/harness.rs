@@ -2,7 +2,7 @@
 //! is one of the harness.
 
 use diskfs_crash::exhaustive::{Found, Search, Sequence, States};
-use diskfs_crash::feature_set::FeatureSet;
+use diskfs_crash::feature_set::{FeatureSet, SETS};
 use diskfs_crash::layer::Layer;
 use diskfs_crash::session::Session;
 use diskfs_crash::soak::{Flushes, Round};
@@ -29,6 +29,20 @@ fn nothing_is_wrong_with_the_kernel() {
         if let Err(error) = session.run_on_kernel() {
             panic!("{set}: {error:#}");
         }
+    }
+}
+
+#[test]
+fn a_filesystem_has_the_block_size_of_its_set() {
+    if require_root().is_none() || require("mke2fs").is_none() {
+        return;
+    }
+    let directory = diskfs_crash::image::directory().unwrap();
+    for set in SETS {
+        let fresh = diskfs_crash::image::make_filesystem(set, directory.path()).unwrap();
+        // `s_log_block_size` of the superblock.
+        let log = u32::from_le_bytes(fresh[1024 + 24..][..4].try_into().unwrap());
+        assert_eq!(set.block_bytes().unwrap(), 1024 << log, "{}", set.name);
     }
 }
 
