@@ -37,7 +37,7 @@ pub(crate) struct Volume {
     pub(crate) inodes: Cache<u32, Arc<Inode>>,
     /// The first block of each group's inode table.
     pub(crate) inode_tables: Cache<u32, FsBlock>,
-    /// The number of reads of an inode table's single block.
+    /// The number of single blocks of inode tables that were read.
     pub(crate) single_table_reads: AtomicU32,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct EntryCommand<'a> {
     pub(super) entry: usize,
 }
 
-/// What a ring has completed.
+/// A completion of a ring.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Completion {
     /// The kernel has given an entry back, with a request unless the result is an error.
