@@ -13,11 +13,10 @@ const FIRST: u32 = 0x0010_ff00;
 pub fn decode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for char in chunk.valid().chars() {
-            if is_stand_in(char) {
-                push_bytes(&mut text, char.encode_utf8(&mut [0; 4]).as_bytes());
-            } else {
-                text.push(char);
+        for (real, odd) in parts(chunk.valid()) {
+            text.push_str(real);
+            if let Some(odd) = odd {
+                push_bytes(&mut text, odd.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
         push_bytes(&mut text, chunk.invalid());
@@ -28,13 +27,23 @@ pub fn decode(bytes: &[u8]) -> String {
 /// Converts a text back to bytes.
 pub fn encode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
-    for char in text.chars() {
-        match u8::try_from(u32::from(char).wrapping_sub(FIRST)) {
-            Ok(byte) if is_stand_in(char) => bytes.push(byte),
-            _ => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
+    for (real, stand_in) in parts(text) {
+        bytes.extend_from_slice(real.as_bytes());
+        let byte = |char| u8::try_from(u32::from(char).wrapping_sub(FIRST)).ok();
+        bytes.extend(stand_in.and_then(byte));
     }
     bytes
+}
+
+/// Splits a text after each stand-in character.
+fn parts(text: &str) -> impl Iterator<Item = (&str, Option<char>)> {
+    text.split_inclusive(is_stand_in).map(|part| {
+        let mut chars = part.chars();
+        match chars.next_back().filter(|last| is_stand_in(*last)) {
+            Some(last) => (chars.as_str(), Some(last)),
+            None => (part, None),
+        }
+    })
 }
 
 fn is_stand_in(char: char) -> bool {
