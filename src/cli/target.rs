@@ -47,7 +47,7 @@ impl WriteArgs {
         if self.dry_run {
             return source.open_dry_run(image);
         }
-        source.open_writable(image, self.overlay.as_deref())
+        source.open_for_changes(image, self.overlay.as_deref())
     }
 
     /// Returns the options for opening `image`, so that changes are written where these options
@@ -324,6 +324,7 @@ impl<'a> Targets<'a> {
             commits: self.commits,
             // The guest's root could make the same changes, so the root reserve may be used.
             root_reserve: RootReserve::Use,
+            write_behind: true,
             ..WriteOptions::default()
         };
         self.source.volume.writable_filesystem(disk, options)

@@ -109,6 +109,13 @@ impl DiskOptions {
         self
     }
 
+    /// Lets the host write changes to its disk while more are made, so that little is left for the
+    /// next sync: for many changes that are synced at their end.
+    pub fn early_write_back(mut self, is_early: bool) -> Self {
+        self.image.early_write_back = is_early;
+        self
+    }
+
     /// Opens for writing into memory: the changes are discarded, and [`Disk::changed_in_memory`]
     /// returns their size.
     pub fn dry_run(mut self) -> Self {

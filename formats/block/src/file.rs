@@ -1,5 +1,7 @@
 //! A file of the host as a device.
 
+mod write_back;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +23,12 @@ pub struct File {
     kind: FileKind,
     /// True if [`flush`](BlockWrite::flush) does nothing.
     unflushed: bool,
+    /// The bytes written since the host was last told to write them back; `None` if it isn't told.
+    written_bytes: Option<AtomicU64>,
 }
+
+/// The number of written bytes after which the host is told to write them back.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileKind {
@@ -82,6 +89,7 @@ impl File {
             size_bytes: AtomicU64::new(size_bytes),
             kind,
             unflushed: false,
+            written_bytes: None,
         })
     }
 
@@ -92,6 +100,29 @@ impl File {
         Self {
             unflushed: true,
             ..self
+        }
+    }
+
+    /// Lets the host write changes to its disk while more are made, so that little is left for the
+    /// next [`flush`](BlockWrite::flush). This is for a file whose parts are written once between
+    /// two flushes: what is written twice may go to the disk twice.
+    #[must_use]
+    pub fn written_back_early(self) -> Self {
+        Self {
+            written_bytes: Some(AtomicU64::new(0)),
+            ..self
+        }
+    }
+
+    /// Counts written bytes, and tells the host to write them back if they are many.
+    fn count_written(&self, bytes: u64) {
+        let Some(written) = &self.written_bytes else {
+            return;
+        };
+        let before = written.fetch_add(bytes, Ordering::Relaxed);
+        if before < WRITE_BACK_BYTES && before.saturating_add(bytes) >= WRITE_BACK_BYTES {
+            write_back::begin(self.as_fd());
+            written.store(0, Ordering::Relaxed);
         }
     }
 
@@ -247,6 +278,7 @@ impl BlockWrite for File {
                 Err(e) => return Err(in_file(e, &self.path).at(at)),
             }
         }
+        self.count_written(len_of(buf));
         Ok(())
     }
 
@@ -406,6 +438,37 @@ mod tests {
         f.read_at(0, &mut b).unwrap();
         assert_eq!((&b[..50], &b[50..]), (&[1; 50][..], &[0; 9950][..]));
         assert!(f.read_at(1, &mut b).is_err());
+    }
+
+    /// Returns the number of extents of a file that the host has not begun to write to its disk.
+    fn delayed_extents(path: &Path) -> usize {
+        let output = std::process::Command::new("filefrag")
+            .arg("-v")
+            .arg(path)
+            .output();
+        let output = output.expect("run filefrag of e2fsprogs");
+        String::from_utf8_lossy(&output.stdout)
+            .matches("delalloc")
+            .count()
+    }
+
+    #[test]
+    fn much_is_written_back_before_the_flush() {
+        let written = |early: bool, bytes: u64| {
+            let host = scratch(2 * WRITE_BACK_BYTES);
+            let mut file = File::open_read_write(host.path()).unwrap();
+            if early {
+                file = file.written_back_early();
+            }
+            for at in (0..bytes).step_by(1 << 20) {
+                file.write_at(at, &[1; 1 << 20]).unwrap();
+            }
+            delayed_extents(host.path())
+        };
+        if written(false, WRITE_BACK_BYTES) == 0 {
+            return; // A host filesystem that delays nothing.
+        }
+        assert_eq!(written(true, WRITE_BACK_BYTES), 0);
     }
 
     #[test]

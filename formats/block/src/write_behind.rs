@@ -180,6 +180,11 @@ impl BlockWrite for WriteBehind {
         })
     }
 
+    fn unmap(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.shared.drain()?;
+        self.shared.device.unmap(offset, len_bytes)
+    }
+
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         // Not behind: a device may refuse it, and nothing else fails then.
         self.shared.drain()?;

@@ -329,7 +329,11 @@ impl<'a> Opener<'a> {
         }
         let identity = Identity::of(&fstat(&file).map_err(|e| Error::from(e).in_file(&path))?);
         let allocated_bytes = Some(file.allocated_bytes()?);
-        let file = Arc::new(file);
+        let file = Arc::new(if self.options.early_write_back {
+            file.written_back_early()
+        } else {
+            file
+        });
         let writable: Option<Arc<dyn BlockWrite>> = match access {
             Access::Read => None,
             Access::ReadWrite => Some(file.clone()),

@@ -40,6 +40,10 @@ pub struct OpenOptions {
     pub unlock: Option<Arc<dyn Unlock>>,
     /// The cache size in bytes, for tables and decompressed clusters of the whole chain.
     pub cache_bytes: u64,
+    /// True if the host writes changes to its disk while more are made
+    /// ([`File::written_back_early`](diskfs_block::File::written_back_early)): for changes that are
+    /// flushed soon.
+    pub early_write_back: bool,
 }
 
 impl OpenOptions {
@@ -79,6 +83,7 @@ impl Default for OpenOptions {
             stale_base: StaleBase::default(),
             unlock: None,
             cache_bytes: Self::DEFAULT_CACHE_BYTES,
+            early_write_back: false,
         }
     }
 }

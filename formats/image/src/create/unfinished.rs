@@ -113,7 +113,8 @@ impl FileOpener for UnfinishedOpener {
         let file = options.open(&self.open_path);
         // Errors name the path that the user knows.
         let file = file.map_err(|e| diskfs_block::Error::from(e).in_file(path))?;
-        File::from_fd(file.into(), path).map(File::unflushed)
+        let file = File::from_fd(file.into(), path)?;
+        Ok(file.unflushed().written_back_early())
     }
 
     fn open_named(&self, named: &NamedFile<'_>, gate: &Gate) -> Result<File> {
