@@ -54,6 +54,32 @@ fn judge(directory: &Path, kind: &str) {
     assert!(read.bytes() == fs::read(directory.join("file")).unwrap());
 }
 
+#[test]
+fn a_filesystem_without_room_stays_whole_and_clean() {
+    if !have(&["sgdisk", "sfdisk", "fsck.fat", "e2fsck"]) {
+        return;
+    }
+    for kind in ["vfat", "ext4"] {
+        let Some(tmpfs) = Tmpfs::new("24M") else {
+            return;
+        };
+        disk(tmpfs.path(), kind);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let large = elsewhere.path().join("large");
+        fs::write(&large, vec![1; 32 << 20]).unwrap();
+        let copy = ["cp", large.to_str().unwrap(), "disk.raw:/large"];
+        is_full(&diskfs_in(tmpfs.path(), &copy), "disk.raw");
+        let script = format!(
+            "cp --sparse=always {}/disk.raw judged.raw; cp {0}/file .",
+            tmpfs.path().display()
+        );
+        shell(elsewhere.path(), &script);
+        judge(elsewhere.path(), kind);
+        let said = fs::read_to_string(elsewhere.path().join("said")).unwrap();
+        assert!(!said.contains("Dirty bit is set"), "{said}");
+    }
+}
+
 /// Resizes with less and less space, until the command fails at its first write.
 fn resize(kind: &str, format: &str, words: &[&str]) {
     let Some(tmpfs) = Tmpfs::new("24M") else {

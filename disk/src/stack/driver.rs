@@ -49,7 +49,8 @@ pub struct WriteOptions {
     /// same bytes.
     pub fixed_time: Option<Timestamp>,
     /// True if another thread writes to the device while the caller prepares the next change. An
-    /// error of a write is then told by a later call.
+    /// error of a write is then told by a later call. For ext4 only: after a failure, the drivers of
+    /// FAT and exFAT still have to write that nothing was changed.
     pub write_behind: bool,
 }
 
@@ -91,17 +92,10 @@ pub(super) fn open_for_writing(
     options: WriteOptions,
     code_page: CodePage,
 ) -> Option<Result<Arc<dyn FsWrite>>> {
-    let device = if options.write_behind {
-        match WriteBehind::new(device) {
-            Ok(behind) => Arc::new(behind),
-            Err(error) => return Some(Err(error.into())),
-        }
-    } else {
-        device
-    };
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
-            let fs = WritableExt4::open(device, &options.for_ext4());
+            let fs = behind(device, options)
+                .and_then(|device| WritableExt4::open(device, &options.for_ext4()));
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         "exfat" => {
@@ -120,6 +114,15 @@ pub(super) fn open_for_writing(
         }
         _ => None,
     }
+}
+
+/// Returns the device, or one by which another thread writes to it.
+fn behind(device: Arc<dyn BlockWrite>, options: WriteOptions) -> Result<Arc<dyn BlockWrite>> {
+    Ok(if options.write_behind {
+        Arc::new(WriteBehind::new(device)?)
+    } else {
+        device
+    })
 }
 
 impl WriteOptions {
