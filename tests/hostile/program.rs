@@ -16,7 +16,7 @@ const MEMORY_BYTES: u64 = 64 << 20;
 const PROCESSOR_SECONDS: u32 = 1;
 
 /// The time after which the program hangs, whatever it waits for.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_mins(1);
 
 /// The number of attempts if a run uses too much processor time: a virtual machine counts what its
 /// host gives to others.
