@@ -440,16 +440,17 @@ mod tests {
         assert!(f.read_at(1, &mut b).is_err());
     }
 
-    /// Returns the number of extents of a file that the host has not begun to write to its disk.
+    /// Returns the number of extents of a file that the host has not begun to write to its disk, as
+    /// far as the host's filesystem tells.
     fn delayed_extents(path: &Path) -> usize {
-        let output = std::process::Command::new("filefrag")
-            .arg("-v")
-            .arg(path)
-            .output();
-        let output = output.expect("run filefrag of e2fsprogs");
-        String::from_utf8_lossy(&output.stdout)
-            .matches("delalloc")
-            .count()
+        let script = "PATH=$PATH:/usr/sbin:/sbin; filefrag -v \"$0\"";
+        let mut shell = std::process::Command::new("sh");
+        let output = shell.args(["-c", script]).arg(path).output().unwrap();
+        let is_missing = output.status.code() == Some(127);
+        let is_ci = std::env::var_os("CI").is_some();
+        assert!(!is_missing || !is_ci, "filefrag of e2fsprogs is missing");
+        let said = String::from_utf8_lossy(&output.stdout);
+        said.matches("delalloc").count()
     }
 
     #[test]
@@ -466,7 +467,7 @@ mod tests {
         };
         let plain = |path: &Path| File::open_read_write(path).unwrap();
         if delayed_after(&plain) == 0 {
-            return; // A host filesystem that delays nothing.
+            return; // A host filesystem that delays nothing, or does not tell.
         }
         assert_eq!(delayed_after(&|path| plain(path).written_back_early()), 0);
     }
