@@ -69,10 +69,8 @@ pub(crate) fn diskfs_within<S: AsRef<OsStr>>(
 
 /// Runs `diskfs`. Returns `None` if it reaches the limit of processor time.
 fn run(seconds: u32, arguments: &[std::ffi::OsString]) -> Option<Outcome> {
-    let mut command = Command::new("prlimit");
+    let mut command = limited(seconds);
     command
-        .arg(format!("--cpu={seconds}"))
-        .arg(format!("--data={MEMORY_BYTES}"))
         .arg(env!("CARGO_BIN_EXE_diskfs"))
         // The microVM backends of this host don't matter here.
         .env("DISKFS_VM", "none")
@@ -116,6 +114,23 @@ fn run(seconds: u32, arguments: &[std::ffi::OsString]) -> Option<Outcome> {
         stderr,
         line,
     })
+}
+
+/// Returns the command that runs what its next arguments name within the limits.
+fn limited(seconds: u32) -> Command {
+    let mut command = Command::new("prlimit");
+    // At the second limit of processor time the kernel sends SIGKILL.
+    command.arg(format!("--cpu={seconds}:{}", seconds + 1));
+    command.arg(format!("--data={MEMORY_BYTES}"));
+    command
+}
+
+#[test]
+fn processor_time_ends() {
+    let ended = limited(1)
+        .args(["sh", "-c", "while :; do :; done"])
+        .status();
+    assert_eq!(ended.unwrap().signal(), Some(SIGXCPU));
 }
 
 fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
