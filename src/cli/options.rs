@@ -120,14 +120,9 @@ impl SourceArgs {
 
     /// Opens `image` for writing, or `overlay` on top of it if one is given.
     pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
-        self.open_with(image, |options| writable(options, overlay))
-    }
-
-    /// Opens like [`open_writable`](Self::open_writable), for a command that syncs its changes
-    /// at its end.
-    pub(crate) fn open_for_changes(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
-        self.open_with(image, |options| {
-            writable(options, overlay).early_write_back(true)
+        self.open_with(image, |options| match overlay {
+            Some(overlay) => options.overlay(overlay),
+            None => options.read_only(false),
         })
     }
 
@@ -140,12 +135,8 @@ impl SourceArgs {
         options.read_only(false).open(path)
     }
 
-    /// Opens `image` for writing, with changes that are discarded.
-    pub(crate) fn open_dry_run(&self, image: &OsStr) -> Result<Disk> {
-        self.open_with(image, DiskOptions::dry_run)
-    }
-
-    fn open_with(
+    /// Opens `image` with the options that `access` returns.
+    pub(crate) fn open_with(
         &self,
         image: &OsStr,
         access: impl Fn(DiskOptions) -> DiskOptions,
@@ -441,14 +432,6 @@ impl VolumeArgs {
             return Err(error);
         }
         Err(guest::no_system(disk))
-    }
-}
-
-/// Returns the options for writing to an image, or to `overlay` on top of it if one is given.
-fn writable(options: DiskOptions, overlay: Option<&Path>) -> DiskOptions {
-    match overlay {
-        Some(overlay) => options.overlay(overlay),
-        None => options.read_only(false),
     }
 }
 

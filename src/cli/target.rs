@@ -44,21 +44,22 @@ pub(crate) struct WriteArgs {
 impl WriteArgs {
     /// Opens `image` so that changes are written where the options say.
     pub(crate) fn open(&self, source: &SourceArgs, image: &OsStr) -> Result<Disk> {
-        if self.dry_run {
-            return source.open_dry_run(image);
-        }
-        source.open_for_changes(image, self.overlay.as_deref())
+        // All changes are synced at the end.
+        source.open_with(image, |options| self.apply(options.early_write_back(true)))
     }
 
     /// Returns the options for opening `image`, so that changes are written where these options
     /// say.
     pub(crate) fn disk_options(&self, source: &SourceArgs, image: &OsStr) -> Result<DiskOptions> {
-        let options = source.options_for(image)?;
-        Ok(match &self.overlay {
+        Ok(self.apply(source.options_for(image)?))
+    }
+
+    fn apply(&self, options: DiskOptions) -> DiskOptions {
+        match &self.overlay {
             _ if self.dry_run => options.dry_run(),
             Some(overlay) => options.overlay(overlay),
             None => options.read_only(false),
-        })
+        }
     }
 
     /// Returns the overlay's path, if opening will create it.
