@@ -3,12 +3,12 @@
 mod unpack;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use diskfs::archive::{self, Archive};
+use diskfs::archive::Archive;
 use diskfs::vfs::Follow;
 use diskfs::{Error, ErrorKind, Result};
 use serde_json::Map;
@@ -19,7 +19,7 @@ use super::out_file::is_standard;
 use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
-use unpack::Unpacker;
+use unpack::{Failure, Unpacker};
 
 /// Unpack a tar archive into an image
 #[derive(Debug, Args)]
@@ -59,11 +59,11 @@ pub(super) struct TarIn {
 }
 
 pub(super) fn run(args: &TarIn, session: &mut Session) -> Result<()> {
-    let input = args.input()?;
+    let archive = args.archive()?;
     let mut targets = Targets::new(&args.source, &args.write);
     let mut facts = Map::new();
     if let Some(place) = targets.place(session, &args.directory)? {
-        match args.unpack(session, &place, input) {
+        match args.unpack(session, &place, archive) {
             Ok(files) => {
                 facts.insert("files".to_owned(), files.into());
             }
@@ -74,21 +74,34 @@ pub(super) fn run(args: &TarIn, session: &mut Session) -> Result<()> {
 }
 
 impl TarIn {
-    /// Opens the archive, and decompresses it if necessary.
-    fn input(&self) -> Result<Box<dyn Read>> {
-        let input: Box<dyn Read> = match self.file.as_deref().filter(|path| !is_standard(path)) {
+    /// Returns the path of the archive, unless it is read from standard input.
+    fn path(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|path| !is_standard(path))
+    }
+
+    /// Opens the archive.
+    fn archive(&self) -> Result<Archive<'static>> {
+        match self.path() {
             Some(path) => {
-                let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
-                Box::new(file)
+                let archive = File::open(path).map_err(Error::from);
+                archive.and_then(Archive::read_ahead)
             }
             None if io::stdin().is_terminal() => {
                 let reason = "refusing to read an archive from a terminal";
                 let error = Error::new(ErrorKind::Invalid, reason);
-                return Err(error.with_hint("give -f FILE, or use a pipe"));
+                Err(error.with_hint("give -f FILE, or use a pipe"))
             }
-            None => Box::new(io::stdin().lock()),
-        };
-        archive::decompressed(input)
+            None => Archive::read_ahead(io::stdin()),
+        }
+        .map_err(|error| self.in_archive(error))
+    }
+
+    /// Adds the name of the archive to an error.
+    fn in_archive(&self, error: Error) -> Error {
+        match self.path() {
+            Some(path) => error.in_file(path),
+            None => error,
+        }
     }
 
     /// Unpacks the archive. Returns the number of its members.
@@ -96,7 +109,7 @@ impl TarIn {
         &self,
         session: &mut Session,
         place: &TargetPlace,
-        input: Box<dyn Read>,
+        mut archive: Archive<'_>,
     ) -> Result<u64> {
         let directory = place.reader().resolve(&place.path, Follow::All)?;
         let metadata = place.fs().metadata(directory);
@@ -106,17 +119,19 @@ impl TarIn {
         }
         let mut progress = Progress::new(session.progress(), None);
         let mut unpacker = Unpacker::new(place.fs(), directory, self);
-        let mut archive = Archive::new(input);
         let mut files = 0;
         // An error of the archive itself ends the loop, because the next member cannot be found.
-        while let Some(member) = archive.next()? {
+        while let Some(member) = archive.next().map_err(|e| self.in_archive(e))? {
             files += 1;
             progress.file();
             let name = member.name.clone();
             let advance = &mut |bytes| progress.advance(bytes);
             match unpacker.unpack(member, archive.contents(), advance) {
                 Ok(()) => session.print_done("unpacked", &name),
-                Err(error) => session.report(&place.error(error.below(&place.path))),
+                Err(Failure::Archive(error)) => return Err(self.in_archive(error)),
+                Err(Failure::Member(error)) => {
+                    session.report(&place.error(error.below(&place.path)));
+                }
             }
             if session.has_failed_halfway() {
                 break;

@@ -1,6 +1,7 @@
 //! The commands that write, checked with the kernel's mount and e2fsck.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -446,6 +447,59 @@ fn tar_in_stays_below_its_directory() {
         assert_eq!(run.failure().0, code, "{}", run.stderr());
     }
     guest.is_sound();
+}
+
+/// A pipe that stays open after the end of the archive, as GNU tar allows it: nothing waits for it.
+#[test]
+fn tar_in_ends_with_the_archive() {
+    let Some(guest) = Guest::new() else { return };
+    let bytes = archive(&[("a", tar::EntryType::Regular, "1")]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&bytes).unwrap();
+    let status = Command::new(DISKFS)
+        .args(["tar-in", "disk.img:/"])
+        .current_dir(guest.at("."))
+        .stdin(reader)
+        .status();
+    assert!(status.unwrap().success());
+    drop(writer);
+    assert_eq!(guest.cat("/a"), "1");
+}
+
+#[test]
+fn tar_in_says_that_the_archive_is_damaged() {
+    let Some(guest) = Guest::new() else { return };
+    let text = "some text ".repeat(1000);
+    let bytes = archive(&[
+        ("a", tar::EntryType::Regular, "1"),
+        ("b", tar::EntryType::Regular, &text),
+    ]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    packed.write_all(&bytes).unwrap();
+    let packed = packed.finish().unwrap();
+    let contents = fs::read(guest.at("disk.img")).unwrap();
+    for (cut, reason) in [
+        (&bytes[..5000], "the archive is truncated"),
+        (&packed[..5000], "damaged compressed data"),
+        (&packed[..12], "damaged compressed data"),
+    ] {
+        fs::write(guest.at("cut"), cut).unwrap();
+        let run = guest.diskfs(&["tar-in", "-f", "cut", "disk.img:/"]);
+        let (code, stderr) = run.failure();
+        assert_eq!(code, 5, "{stderr}");
+        assert!(
+            stderr.starts_with(&format!("diskfs: cut: {reason}")),
+            "{stderr}"
+        );
+        assert_eq!(guest.names("/"), ["lost+found"]);
+    }
+    // Before the image is opened.
+    fs::write(guest.at("disk.img"), &contents).unwrap();
+    fs::write(guest.at("cut"), &packed[..12]).unwrap();
+    guest
+        .diskfs(&["tar-in", "-f", "cut", "disk.img:/"])
+        .failure();
+    assert!(fs::read(guest.at("disk.img")).unwrap() == contents);
 }
 
 #[test]

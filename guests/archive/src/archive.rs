@@ -9,6 +9,7 @@ use tar::{EntryType, Header};
 use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_vfs::check_cancelled;
 
+use crate::background::Background;
 use crate::damage::{cut_short, wrong};
 use crate::member::Member;
 use crate::pax::Pax;
@@ -26,11 +27,8 @@ const GLOBAL_MAX_BYTES: u64 = 64 << 10;
 /// The least number of bytes that are skipped without reading them: reading fewer is quicker.
 const SKIPPED_MIN_BYTES: u64 = 128 << 10;
 
-/// The size of a read if large contents are skipped.
-const SKIPPING_BUFFER_BYTES: usize = 64 << 10;
-
 /// The stream of an archive.
-pub(crate) trait Input: Read {
+pub(crate) trait Input: BufRead {
     /// Skips at most this number of bytes without reading them, and returns how many: 0 if the
     /// stream must be read.
     ///
@@ -41,11 +39,12 @@ pub(crate) trait Input: Read {
     }
 }
 
-impl Input for Box<dyn Read + '_> {}
+impl Input for io::BufReader<Box<dyn Read + '_>> {}
+impl Input for Background {}
 
 /// A tar archive that is being read.
 pub struct Archive<'r> {
-    input: io::BufReader<Box<dyn Input + 'r>>,
+    input: Box<dyn Input + 'r>,
     /// The number of unread bytes of the current member: contents and padding.
     left: u64,
     padding: u64,
@@ -69,19 +68,32 @@ impl<'r> Archive<'r> {
         Self::with_buffer(input, 1 << 20)
     }
 
+    /// Returns an archive that another thread reads ahead, and decompresses if necessary. Waits for
+    /// the first bytes.
+    ///
+    /// Nothing waits for the end of the thread: a pipe may stay open after the end of the archive.
+    /// The thread ends at its next piece when the archive is dropped.
+    ///
+    /// # Errors
+    /// `Io` if no thread can be started; the errors of reading the first bytes.
+    pub fn read_ahead(input: impl Read + Send + 'static) -> Result<Self> {
+        let mut stream = Background::start(move |to| {
+            to.send_all(&mut crate::decompressed(input)?)?;
+            Ok(())
+        })?;
+        stream.fill_buf()?;
+        Ok(Self::of(Box::new(stream.detached())))
+    }
+
     /// Returns an archive that reads this number of bytes at once.
     pub(crate) fn with_buffer(input: Box<dyn Read + 'r>, buffer_bytes: usize) -> Self {
-        Self::of(Box::new(input), buffer_bytes)
+        Self::of(Box::new(io::BufReader::with_capacity(buffer_bytes, input)))
     }
 
-    /// Returns an archive whose large contents can be skipped without reading them.
-    pub(crate) fn skipping(input: Box<dyn Input + 'r>) -> Self {
-        Self::of(input, SKIPPING_BUFFER_BYTES)
-    }
-
-    fn of(input: Box<dyn Input + 'r>, buffer_bytes: usize) -> Self {
+    /// Returns an archive that starts at the current position of `input`.
+    pub(crate) fn of(input: Box<dyn Input + 'r>) -> Self {
         Self {
-            input: io::BufReader::with_capacity(buffer_bytes, input),
+            input,
             left: 0,
             padding: 0,
             position: 0,
@@ -127,10 +139,10 @@ impl<'r> Archive<'r> {
 
     /// Skips contents that no buffer contains, if they are large. Returns their size.
     fn skip_unread(&mut self) -> Result<u64> {
-        if self.left < SKIPPED_MIN_BYTES || !self.input.buffer().is_empty() {
+        if self.left < SKIPPED_MIN_BYTES {
             return Ok(0);
         }
-        Ok(self.input.get_mut().skip(self.left)?.min(self.left))
+        Ok(self.input.skip(self.left)?.min(self.left))
     }
 
     /// Reads the rest of the input, which is after the end of the archive, so that a reader that
@@ -188,6 +200,12 @@ impl<'r> Archive<'r> {
     /// Returns the contents of the current member, as they are stored.
     pub fn contents(&mut self) -> Contents<'_, 'r> {
         Contents(self)
+    }
+
+    /// Counts bytes of the current member that were read.
+    fn passed(&mut self, len: usize) {
+        self.left -= len as u64;
+        self.position += len as u64;
     }
 
     fn begin(&mut self, stored_bytes: u64) {
@@ -309,17 +327,40 @@ fn sum_of(at: usize, byte: u8) -> u32 {
 #[derive(Debug)]
 pub struct Contents<'a, 'r>(&'a mut Archive<'r>);
 
+impl Contents<'_, '_> {
+    /// Returns `len` or the number of bytes that are left, whichever is less.
+    fn limited(&self, len: usize) -> usize {
+        usize::try_from(self.0.left).map_or(len, |left| left.min(len))
+    }
+}
+
 impl Read for Contents<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let len = usize::try_from(self.0.left)
-            .unwrap_or(usize::MAX)
-            .min(buf.len());
+        let len = self.limited(buf.len());
         let read = self.0.input.read(&mut buf[..len])?;
         if read == 0 && len > 0 {
             return Err(cut_short().into());
         }
-        self.0.left -= read as u64;
-        self.0.position += read as u64;
+        self.0.passed(read);
         Ok(read)
+    }
+}
+
+impl BufRead for Contents<'_, '_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let left = self.limited(usize::MAX);
+        if left == 0 {
+            return Ok(&[]);
+        }
+        let available = self.0.input.fill_buf()?;
+        if available.is_empty() {
+            return Err(cut_short().into());
+        }
+        Ok(&available[..left.min(available.len())])
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.0.input.consume(len);
+        self.0.passed(len);
     }
 }

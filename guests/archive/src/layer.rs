@@ -1,7 +1,7 @@
 //! A layer: a tar archive that can be read several times.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use diskfs_disk::{Error, ErrorKind, Result};
 
 use crate::Archive;
 use crate::archive::Input;
-use crate::background::{Background, PieceWriter, Producer};
+use crate::background::{Background, Producer};
 use crate::digest::{Digest, Verified};
 use crate::host::{HostFiles, HostOptions};
 use crate::small_file::{self, SmallFile};
@@ -18,6 +18,12 @@ use crate::unpack::Limited;
 
 /// The size of a read of headers. Larger contents are read directly.
 const HEADER_BUFFER_BYTES: usize = 8 << 10;
+
+/// The number of bytes that are packed before the reader gets them.
+const PACK_BUFFER_BYTES: usize = 128 << 10;
+
+/// The size of a read if large contents are skipped.
+const SKIPPING_BUFFER_BYTES: usize = 64 << 10;
 
 /// A tar archive that can be read several times: a file, a part of one, or files that are packed
 /// while they are read.
@@ -208,7 +214,7 @@ impl Layer {
             (Verify::One, Some(digest)) => (Some(digest), None),
             _ => (self.digest, self.diff_id),
         };
-        let stream: Box<dyn Read> = match &self.stored {
+        Ok(match &self.stored {
             Stored::Range {
                 file,
                 offset,
@@ -222,21 +228,25 @@ impl Layer {
                     && *len_bytes <= limit_bytes
                     && range.is_tar()?
                 {
-                    return Ok(Archive::skipping(Box::new(range)));
+                    let range = BufReader::with_capacity(SKIPPING_BUFFER_BYTES, range);
+                    return Ok(Archive::of(Box::new(range)));
                 }
                 let stored = Verified::new(range, digest, "layer");
-                let produce = move |to: &Producer| produce(to, stored, diff_id, limit_bytes);
-                Box::new(Background::start(produce)?)
+                let produce = move |to: &mut Producer| produce(to, stored, diff_id, limit_bytes);
+                Archive::of(Box::new(Background::start(produce)?))
             }
             Stored::Host(files) => {
                 let files = files.clone();
                 let stream = Background::start(move |to| pack(to, &files))?;
-                Box::new(Limited::new(stream, limit_bytes))
+                let limited = Limited::new(stream, limit_bytes);
+                // The stream has a buffer of its own.
+                Archive::with_buffer(Box::new(limited), HEADER_BUFFER_BYTES)
             }
-            Stored::Bytes(bytes) => Box::new(io::Cursor::new(Arc::clone(bytes))),
-        };
-        // The stream has a buffer of its own.
-        Ok(Archive::with_buffer(stream, HEADER_BUFFER_BYTES))
+            Stored::Bytes(bytes) => {
+                let bytes = Box::new(io::Cursor::new(Arc::clone(bytes)));
+                Archive::with_buffer(bytes, HEADER_BUFFER_BYTES)
+            }
+        })
     }
 
     /// Adds the name of the layer to an error.
@@ -246,8 +256,8 @@ impl Layer {
 }
 
 /// Packs files of the host. Does nothing more if the receiver is gone.
-fn pack(to: &Producer, files: &HostFiles) -> Result<()> {
-    let mut writer = PieceWriter::new(to);
+fn pack(to: &mut Producer, files: &HostFiles) -> Result<()> {
+    let mut writer = BufWriter::with_capacity(PACK_BUFFER_BYTES, to);
     let packed = files.pack(&mut writer);
     match packed.and_then(|()| Ok(writer.flush()?)) {
         Err(error) if error.is_broken_pipe() => Ok(()),
@@ -258,7 +268,7 @@ fn pack(to: &Producer, files: &HostFiles) -> Result<()> {
 /// Decompresses a layer into a stream, and reads what may be left of the stored bytes. A wrong
 /// digest is the reason for any other damage.
 fn produce(
-    to: &Producer,
+    to: &mut Producer,
     mut stored: Verified<Range>,
     diff_id: Option<Digest>,
     limit_bytes: u64,
@@ -275,37 +285,18 @@ fn produce(
 
 /// Returns false if the receiver is gone.
 fn decompress(
-    to: &Producer,
+    to: &mut Producer,
     stored: &mut Verified<Range>,
     diff_id: Option<Digest>,
     limit_bytes: u64,
 ) -> Result<bool> {
-    let plain = Decoded(crate::decompressed(stored)?);
-    let limited = Limited::new(plain, limit_bytes);
+    let limited = Limited::new(crate::decompressed(stored)?, limit_bytes);
     to.send_all(&mut Verified::new(limited, diff_id, "decompressed layer"))
 }
 
 fn verify_rest(stored: &mut Verified<Range>) -> Result<()> {
     io::copy(stored, &mut io::sink())?;
     Ok(())
-}
-
-/// A reader of a decompressor: its own errors mean that the data is damaged.
-struct Decoded<R>(R);
-
-impl<R: Read> Read for Decoded<R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buf).map_err(|error| {
-            let is_ours = error
-                .get_ref()
-                .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>);
-            if error.raw_os_error().is_some() || is_ours {
-                return error;
-            }
-            let reason = format!("damaged compressed data: {error}");
-            Error::new(ErrorKind::Corrupt, reason).into()
-        })
-    }
 }
 
 /// A reader of a part of a file, which does not use the file's own position.
@@ -336,11 +327,15 @@ impl Range {
     }
 }
 
-impl Input for Range {
+impl Input for BufReader<Range> {
     fn skip(&mut self, len_bytes: u64) -> io::Result<u64> {
-        let skipped = len_bytes.min(self.left);
-        self.position = self.position.saturating_add(skipped);
-        self.left = self.left.saturating_sub(skipped);
+        if !self.buffer().is_empty() {
+            return Ok(0);
+        }
+        let range = self.get_mut();
+        let skipped = len_bytes.min(range.left);
+        range.position = range.position.saturating_add(skipped);
+        range.left = range.left.saturating_sub(skipped);
         Ok(skipped)
     }
 }

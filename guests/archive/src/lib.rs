@@ -66,6 +66,7 @@ pub mod unpack;
 
 use std::io::{self, BufRead, Read};
 
+use damage::Decoded;
 use diskfs_disk::Result;
 
 pub use archive::{Archive, Contents};
@@ -80,6 +81,7 @@ pub use tree::Tree;
 /// Decompresses an archive, if its first bytes are those of a known compression format.
 ///
 /// # Errors
+/// `Corrupt` for damaged data, also from the returned reader; `Unsupported` for an unknown format;
 /// `Io`.
 pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>> {
     let mut start = Vec::new();
@@ -91,5 +93,6 @@ pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>>
     }
     // The chain starts with the first bytes, which are in memory, so this call returns all of them.
     whole.fill_buf()?;
-    unpack::stream(whole, unpack::Streams::All)?.ok_or_else(unpack::unknown)
+    let plain = unpack::stream(whole, unpack::Streams::All).map_err(damage::damaged)?;
+    Ok(Box::new(Decoded(plain.ok_or_else(unpack::unknown)?)))
 }

@@ -1,6 +1,6 @@
 //! Unpacking of members into a directory.
 
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 
 use diskfs::archive::{Contents, Member, MemberKind};
 use diskfs::vfs::edit::remove_inherited_acls;
@@ -11,6 +11,29 @@ use diskfs::vfs::{
 
 use super::TarIn;
 use crate::cli::target::new_file;
+
+/// The largest block of a filesystem, and the size of a piece that is not in memory as a whole.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The reason why a member was not unpacked.
+pub(super) enum Failure {
+    /// The archive can't be read, and its next member can't be found.
+    Archive(diskfs::Error),
+    /// The image, or the member itself.
+    Member(Error),
+}
+
+type Unpacked<T> = std::result::Result<T, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Member(error)
+    }
+}
+
+fn of_archive(error: io::Error) -> Failure {
+    Failure::Archive(error.into())
+}
 
 /// An unpacker of members below a directory.
 pub(super) struct Unpacker<'a> {
@@ -23,7 +46,7 @@ pub(super) struct Unpacker<'a> {
     /// The directories that were created. They get their attributes at the end: unpacking into them
     /// changes their times, and may need permissions that their modes do not grant.
     directories: Vec<(InodeNumber, Member)>,
-    buffer: Vec<u8>,
+    piece: Vec<u8>,
     pub(super) xattrs_ignored: u64,
 }
 
@@ -35,7 +58,7 @@ impl<'a> Unpacker<'a> {
             options,
             last_dir: None,
             directories: Vec::new(),
-            buffer: Vec::new(),
+            piece: Vec::new(),
             xattrs_ignored: 0,
         }
     }
@@ -46,10 +69,13 @@ impl<'a> Unpacker<'a> {
         member: Member,
         contents: Contents<'_, '_>,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<()> {
+    ) -> Unpacked<()> {
         let name = member.name.clone();
-        self.try_unpack(member, contents, advance)
-            .map_err(|error| error.in_path(name))
+        let unpacked = self.try_unpack(member, contents, advance);
+        unpacked.map_err(|failure| match failure {
+            Failure::Member(error) => Failure::Member(error.in_path(name)),
+            failure @ Failure::Archive(_) => failure,
+        })
     }
 
     fn try_unpack(
@@ -57,17 +83,15 @@ impl<'a> Unpacker<'a> {
         member: Member,
         contents: Contents<'_, '_>,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<()> {
+    ) -> Unpacked<()> {
         let path = plain_path(&member.name)?;
         let Some((dir, name)) = split(&path) else {
             if member.kind == MemberKind::Directory {
                 self.directories.push((self.top, member));
                 return Ok(());
             }
-            return Err(Error::new(
-                ErrorKind::IsADirectory,
-                "cannot replace the directory in which the archive is unpacked",
-            ));
+            let reason = "cannot replace the directory in which the archive is unpacked";
+            return Err(Error::new(ErrorKind::IsADirectory, reason).into());
         };
         let dir = self.directory(dir)?;
         if member.kind == MemberKind::Directory {
@@ -79,13 +103,13 @@ impl<'a> Unpacker<'a> {
         if let MemberKind::HardLink(first) = &member.kind {
             let first = plain_path(first)?;
             let inode = resolve_beneath(self.fs, self.top, &first, Follow::AllButLast)?;
-            return self.fs.link(inode, dir, name);
+            return Ok(self.fs.link(inode, dir, name)?);
         }
         let inode = self.create(dir, name, &member)?;
         if member.kind == MemberKind::Regular {
             self.fill(inode, &member, contents, advance)?;
         }
-        self.set_attributes(inode, &member)
+        Ok(self.set_attributes(inode, &member)?)
     }
 
     /// Sets the attributes of directories, the innermost first. Returns the errors.
@@ -204,8 +228,7 @@ impl<'a> Unpacker<'a> {
         member: &Member,
         mut contents: Contents<'_, '_>,
         advance: &mut dyn FnMut(u64),
-    ) -> Result<()> {
-        self.buffer.resize(1 << 20, 0);
+    ) -> Unpacked<()> {
         let whole = [(0, member.stored_bytes)];
         let runs = member.runs.as_deref().unwrap_or(&whole);
         let mut end = 0;
@@ -214,13 +237,9 @@ impl<'a> Unpacker<'a> {
             let mut writer = FileWriter::new(self.fs, inode, *offset);
             let mut left = *len_bytes;
             while left > 0 {
-                let len = usize::try_from(left).unwrap_or(usize::MAX);
-                let len = len.min(self.buffer.len());
-                let piece = &mut self.buffer[..len];
-                contents.read_exact(piece)?;
-                writer.write_all(piece)?;
-                left -= len as u64;
-                advance(len as u64);
+                let len = self.write_piece(&mut writer, &mut contents, left)?;
+                left -= len;
+                advance(len);
             }
             end = writer.position();
         }
@@ -228,6 +247,35 @@ impl<'a> Unpacker<'a> {
             self.fs.set_len(inode, member.size_bytes)?;
         }
         Ok(())
+    }
+
+    /// Writes some of the next `left` bytes: those that are in memory, without a copy of them, or a
+    /// piece. All pieces but the last are multiples of `PIECE_BYTES`, so that no block is written
+    /// twice. Returns the number of bytes.
+    fn write_piece(
+        &mut self,
+        writer: &mut FileWriter<'_>,
+        contents: &mut Contents<'_, '_>,
+        left: u64,
+    ) -> Unpacked<u64> {
+        let available = contents.fill_buf().map_err(of_archive)?;
+        let rest = usize::try_from(left).unwrap_or(usize::MAX);
+        let len = if available.len() >= rest {
+            rest
+        } else {
+            available.len() - available.len() % PIECE_BYTES
+        };
+        if len > 0 {
+            writer.write_all(&available[..len])?;
+            contents.consume(len);
+            return Ok(len as u64);
+        }
+        let len = rest.min(PIECE_BYTES);
+        self.piece.resize(len, 0);
+        let read = contents.read_exact(&mut self.piece);
+        read.map_err(of_archive)?;
+        writer.write_all(&self.piece)?;
+        Ok(len as u64)
     }
 
     /// Sets extended attributes first, because ACLs change the mode, and both change the times.

@@ -199,8 +199,18 @@ pub(crate) fn failed(what: &str, errno: Errno) -> Error {
 }
 
 impl From<std::io::Error> for Error {
+    /// Converts an error of the host, or of a reader that says itself what is wrong.
     fn from(error: std::io::Error) -> Self {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        failed("an operation", errno)
+        if let Some(errno) = Errno::from_io_error(&error) {
+            return failed("an operation", errno);
+        }
+        let kind = match error.kind() {
+            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+                ErrorKind::Corrupt
+            }
+            std::io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, error.to_string())
     }
 }
