@@ -349,18 +349,31 @@ impl Allocator {
     /// # Errors
     /// `Corrupt` if the blocks hold metadata at a fixed place, or are already free; `Io`.
     pub(crate) fn free(&self, handle: &TransactionHandle<'_>, run: FreedRun) -> Result<()> {
-        let parts = self.geometry.parts(run.first, run.len_blocks);
-        let parts = parts.ok_or_else(|| {
-            malformed(
-                Structure::Superblock,
-                "cannot free blocks outside of the filesystem",
-            )
-        })?;
-        for (group, part) in parts {
+        for (group, part) in self.parts(run)? {
             self.free_in_group(handle, group, part)?;
         }
         handle.freed(run);
         Ok(())
+    }
+
+    /// Undoes an allocation of the same operation. No block on the device refers to the run, so it
+    /// is available at once.
+    ///
+    /// # Errors
+    /// Fails like [`free`](Self::free).
+    pub(crate) fn undo(&self, handle: &TransactionHandle<'_>, run: FreedRun) -> Result<()> {
+        for (group, part) in self.parts(run)? {
+            self.free_in_group(handle, group, part)?;
+            self.release_in_group(group, part);
+        }
+        Ok(())
+    }
+
+    /// Returns the parts of a run in each group.
+    fn parts(&self, run: FreedRun) -> Result<impl Iterator<Item = (u32, Run)>> {
+        let parts = self.geometry.parts(run.first, run.len_blocks);
+        let problem = "cannot free blocks outside of the filesystem";
+        parts.ok_or_else(|| malformed(Structure::Superblock, problem))
     }
 
     fn free_in_group(&self, handle: &TransactionHandle<'_>, number: u32, run: Run) -> Result<()> {

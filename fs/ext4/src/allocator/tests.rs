@@ -60,6 +60,13 @@ fn request(goal: u64, len_blocks: u32) -> Request {
     }
 }
 
+fn run_of(allocated: Allocated) -> FreedRun {
+    FreedRun {
+        first: allocated.first,
+        len_blocks: allocated.len_blocks.into(),
+    }
+}
+
 /// A model of allocated blocks and of system blocks.
 struct Model<'a> {
     fixture: &'a Fixture,
@@ -118,11 +125,7 @@ impl<'a> Model<'a> {
     }
 
     fn release_one(&mut self, nth: usize) {
-        let Allocated { first, len_blocks } = self.taken.swap_remove(nth);
-        let run = FreedRun {
-            first,
-            len_blocks: len_blocks.into(),
-        };
+        let run = run_of(self.taken.swap_remove(nth));
         self.fixture
             .do_once(|handle| handle.allocator.free(handle, run))
             .unwrap();
@@ -223,6 +226,13 @@ fn a_full_filesystem_is_full() {
         assert!(fixture.totals().free_blocks > 0);
         assert_eq!(model.allocate(0, 1).unwrap_err().kind(), ErrorKind::NoSpace);
         model.commit();
+        fixture
+            .do_once(|handle| {
+                let new = handle.allocator.allocate(handle, request(0, 1))?;
+                handle.allocator.undo(handle, run_of(new))
+            })
+            .unwrap();
+        // Without another commit.
         model.allocate(0, 1).unwrap();
         while !model.taken.is_empty() {
             model.release_one(0);
@@ -232,11 +242,7 @@ fn a_full_filesystem_is_full() {
             handle.allocator.allocate(handle, request(0, 1))
         });
         model.commit();
-        let Allocated { first, len_blocks } = done.unwrap();
-        let run = FreedRun {
-            first,
-            len_blocks: len_blocks.into(),
-        };
+        let run = run_of(done.unwrap());
         fixture
             .do_once(|handle| handle.allocator.free(handle, run))
             .unwrap();
@@ -479,11 +485,7 @@ fn churn(fixture: &Fixture, nth: u64) -> Vec<Allocated> {
         };
         kept.push(fixture.core().update(&[], 16, step_of).unwrap());
         if step % 3 == 0 {
-            let Allocated { first, len_blocks } = kept.swap_remove(0);
-            let run = FreedRun {
-                first,
-                len_blocks: len_blocks.into(),
-            };
+            let run = run_of(kept.swap_remove(0));
             fixture
                 .do_once(|handle| handle.allocator.free(handle, run))
                 .unwrap();

@@ -36,9 +36,20 @@ pub(super) fn allocate(
 /// Frees a run of blocks; with bigalloc, of whole clusters.
 pub(super) fn free(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) -> Result<()> {
     handle.allocator.free(handle, run)?;
+    subtract(handle, inode, run);
+    Ok(())
+}
+
+/// Undoes an allocation of the same operation.
+pub(super) fn undo(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) -> Result<()> {
+    handle.allocator.undo(handle, run)?;
+    subtract(handle, inode, run);
+    Ok(())
+}
+
+fn subtract(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) {
     let bytes = bytes_of(handle.volume(), run.len_blocks);
     inode.allocated_bytes = inode.allocated_bytes.saturating_sub(bytes);
-    Ok(())
 }
 
 fn bytes_of(volume: &Volume, len_blocks: u64) -> u64 {
@@ -68,18 +79,23 @@ pub(super) fn free_tree_block(
     block: FsBlock,
 ) -> Result<()> {
     handle.forget(block);
-    free_unwritten_tree_block(handle, inode, block)
+    free(handle, inode, cluster_of(handle, block))
 }
 
-/// Frees a block from [`allocate_tree_block`] that was never written.
-pub(super) fn free_unwritten_tree_block(
+/// Undoes [`allocate_tree_block`] in the same operation, before the block was written.
+pub(super) fn undo_tree_block(
     handle: &Handle<'_>,
     inode: &mut Inode,
     block: FsBlock,
 ) -> Result<()> {
+    undo(handle, inode, cluster_of(handle, block))
+}
+
+/// Returns the cluster of a block of the map.
+fn cluster_of(handle: &Handle<'_>, block: FsBlock) -> FreedRun {
     let len_blocks = u64::from(cluster_blocks(&handle.volume().superblock));
     let first = FsBlock(block.0 & !len_blocks.wrapping_sub(1));
-    free(handle, inode, FreedRun { first, len_blocks })
+    FreedRun { first, len_blocks }
 }
 
 /// The unused part of the clusters that were reserved for a file ([`Allocator::reserve`]).

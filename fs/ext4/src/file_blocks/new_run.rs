@@ -34,7 +34,7 @@ impl NewRun {
     /// Undoes the allocation.
     pub(crate) fn undo(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         match self.allocated {
-            Some(run) => allocation::free(handle, inode, run),
+            Some(run) => allocation::undo(handle, inode, run),
             None => Ok(()),
         }
     }

@@ -236,7 +236,7 @@ fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut MapPath) -> Res
             Ok(block) => new.push(block),
             Err(e) => {
                 for block in new {
-                    allocation::free_unwritten_tree_block(handle, inode, block)?;
+                    allocation::undo_tree_block(handle, inode, block)?;
                 }
                 return Err(e);
             }
@@ -260,7 +260,7 @@ fn allocate_numbers(handle: &Handle<'_>, inode: &mut Inode, goal: FsBlock) -> Re
     if u32::try_from(block.0).is_ok() {
         return Ok(block);
     }
-    allocation::free_unwritten_tree_block(handle, inode, block)?;
+    allocation::undo_tree_block(handle, inode, block)?;
     let reason = "no space left below block 2^32, where a file with a block map must be stored";
     Err(Error::new(ErrorKind::NoSpace, reason))
 }

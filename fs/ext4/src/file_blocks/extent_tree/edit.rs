@@ -139,7 +139,7 @@ impl<'e, 'c> Editor<'e, 'c> {
 
     fn free_spare_blocks(&mut self) -> Result<()> {
         while let Some(block) = self.spare.pop() {
-            allocation::free_unwritten_tree_block(self.handle, self.inode, block)?;
+            allocation::undo_tree_block(self.handle, self.inode, block)?;
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ fn move_run(
         let first = new.first;
         handle
             .allocator
-            .free(handle, FreedRun { first, len_blocks })?;
+            .undo(handle, FreedRun { first, len_blocks })?;
         let reason = "no space left below block 2^32, where a file with a block map must be stored";
         return Err(Error::new(ErrorKind::NoSpace, reason));
     }
