@@ -46,7 +46,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
-    /// What follows the waiting bytes: nothing after `Ok`. `None` while the producer runs.
+    /// The end of the stream, or the error that follows the waiting bytes; `None` while the producer
+    /// runs.
     end: Option<io::Result<()>>,
     /// True while the reader waits for any bytes.
     is_reader_idle: bool,
@@ -58,9 +59,11 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while `is_so`.
-    fn wait_while(&self, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let waited = self.changed.wait_while(self.lock(), |state| is_so(state));
+    /// Waits for room for more bytes, or until the reader is gone.
+    fn wait_for_room(&self) -> MutexGuard<'_, State> {
+        let is_full =
+            |state: &mut State| state.waiting.len() >= WAITING_BYTES && !state.is_reader_gone;
+        let waited = self.changed.wait_while(self.lock(), is_full);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,10 +194,7 @@ impl Producer {
 
 impl Write for Producer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_full = |state: &State| state.waiting.len() >= WAITING_BYTES;
-        let mut state = self
-            .0
-            .wait_while(|state| is_full(state) && !state.is_reader_gone);
+        let mut state = self.0.wait_for_room();
         if state.is_reader_gone {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
