@@ -493,6 +493,27 @@ fn tar_in_says_that_the_archive_is_damaged() {
         );
         assert_eq!(guest.names("/"), ["lost+found"]);
     }
+    let mut builder = tar::Builder::new(Vec::new());
+    let sparse = [
+        ("major", "1"),
+        ("minor", "0"),
+        ("name", "s"),
+        ("realsize", "9999"),
+    ];
+    let sparse = sparse.map(|(name, value)| (format!("GNU.sparse.{name}"), value.as_bytes()));
+    let records = sparse.iter().map(|(name, value)| (&**name, *value));
+    builder.append_pax_extensions(records).unwrap();
+    let map = "1\n0\n9999\n";
+    let stored = map.to_owned() + &"\0".repeat(512 - map.len()) + "too short";
+    let member = archive(&[("s", tar::EntryType::Regular, &stored)]);
+    let bytes = [&**builder.get_ref(), &member].concat();
+    let run = guest.with_input(&["tar-in", "disk.img:/"], &bytes);
+    let (code, stderr) = run.failure();
+    assert_eq!(code, 5, "{stderr}");
+    assert!(
+        stderr.contains("the map of the sparse file is longer"),
+        "{stderr}"
+    );
     // Before the image is opened.
     fs::write(guest.at("disk.img"), &contents).unwrap();
     fs::write(guest.at("cut"), &packed[..12]).unwrap();

@@ -271,9 +271,12 @@ impl<'a> Unpacker<'a> {
             return Ok(len as u64);
         }
         let len = rest.min(PIECE_BYTES);
-        self.piece.resize(len, 0);
-        let read = contents.read_exact(&mut self.piece);
-        read.map_err(of_archive)?;
+        self.piece.clear();
+        let read = contents.take(len as u64).read_to_end(&mut self.piece);
+        if read.map_err(of_archive)? < len {
+            let reason = "the map of the sparse file is longer than its contents";
+            return Err(Error::new(ErrorKind::Corrupt, reason).into());
+        }
         writer.write_all(&self.piece)?;
         Ok(len as u64)
     }
