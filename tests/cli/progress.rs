@@ -22,6 +22,7 @@ fn a_bar_needs_standard_error_only() {
     let output = Command::new("script")
         .args(["-qec", &line, "/dev/null"])
         .current_dir(guest.at(""))
+        .env("TERM", "xterm")
         .output()
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
