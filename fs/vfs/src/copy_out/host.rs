@@ -214,3 +214,20 @@ impl From<std::io::Error> for Error {
         Self::new(kind, error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_reader_says_itself_what_is_wrong() {
+        let damaged = io::Error::new(io::ErrorKind::InvalidData, "the archive is truncated");
+        let damaged = Error::from(damaged);
+        assert_eq!(damaged.kind(), ErrorKind::Corrupt);
+        assert_eq!(damaged.to_string(), "the archive is truncated");
+        let full = Error::from(io::Error::from(Errno::NOSPC));
+        assert_eq!(full.kind(), ErrorKind::NoSpace);
+        assert!(full.to_string().contains("on the host failed"), "{full}");
+    }
+}
