@@ -479,6 +479,10 @@ fn tar_in_says_that_the_archive_is_damaged() {
     let packed = packed.finish().unwrap();
     let contents = fs::read(guest.at("disk.img")).unwrap();
     for (cut, reason) in [
+        (
+            &b"hello"[..],
+            "not a tar archive, or a damaged one: it is shorter than a header",
+        ),
         (&bytes[..5000], "the archive is truncated"),
         (&packed[..5000], "damaged compressed data"),
         (&packed[..12], "damaged compressed data"),

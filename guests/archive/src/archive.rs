@@ -10,7 +10,7 @@ use diskfs_disk::{Error, ErrorKind, Result};
 use diskfs_vfs::check_cancelled;
 
 use crate::background::Background;
-use crate::damage::{cut_short, wrong};
+use crate::damage::{cut_short, not_tar, wrong};
 use crate::member::Member;
 use crate::pax::Pax;
 use crate::sparse_map::Numbers;
@@ -220,6 +220,7 @@ impl<'r> Archive<'r> {
         while filled < BLOCK_BYTES {
             match self.input.read(&mut block[filled..])? {
                 0 if filled == 0 => return Ok(None),
+                0 if self.position == 0 => return Err(not_tar("it is shorter than a header")),
                 0 => return Err(cut_short()),
                 read => filled += read,
             }
@@ -248,8 +249,7 @@ impl<'r> Archive<'r> {
             .map(|(at, byte)| sum_of(at, *byte))
             .sum();
         if header.cksum().ok() != Some(sum) {
-            let reason = "not a tar archive, or a damaged one: wrong checksum of a header";
-            return Err(Error::new(ErrorKind::Corrupt, reason));
+            return Err(not_tar("wrong checksum of a header"));
         }
         Ok(Some(header))
     }

@@ -8,6 +8,11 @@ pub(crate) fn cut_short() -> Error {
     Error::new(ErrorKind::Corrupt, "the archive is truncated")
 }
 
+pub(crate) fn not_tar(why: &str) -> Error {
+    let reason = format!("not a tar archive, or a damaged one: {why}");
+    Error::new(ErrorKind::Corrupt, reason)
+}
+
 pub(crate) fn wrong(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("invalid {what} in the archive"))
 }

@@ -45,8 +45,8 @@ impl Tar {
         let in_file = |error: Error| error.in_file(&self.from);
         let file = HostFile::open(&self.from).map_err(|error| in_file(error.into()))?;
         guest.stage.make_dirs(to, 0o755)?;
-        let mut archive = Archive::new(diskfs_archive::decompressed(file).map_err(in_file)?);
-        let mut unpacker = Unpacker::new(guest, to, owner)?;
+        let mut archive = Archive::read_ahead(file).map_err(in_file)?;
+        let mut unpacker = Unpacker::new(guest, self.from.clone(), to, owner)?;
         while let Some(member) = archive.next().map_err(in_file)? {
             unpacker.put(guest, &member, &mut archive.contents())?;
         }

@@ -4,6 +4,7 @@
 use std::fs::File as HostFile;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -24,6 +25,8 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A store for contents that are not yet written to the guest.
 #[derive(Debug)]
 pub(super) struct Spool {
+    /// The path of the archive, for errors.
+    archive: PathBuf,
     file: Option<Arc<HostFile>>,
     end: u64,
     memory_bytes: u64,
@@ -32,8 +35,9 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    pub(super) fn new(limit_bytes: u64) -> Self {
+    pub(super) fn new(archive: PathBuf, limit_bytes: u64) -> Self {
         Self {
+            archive,
             file: None,
             end: 0,
             memory_bytes: 0,
@@ -42,6 +46,10 @@ impl Spool {
     }
 
     /// Stores the contents of a regular file.
+    ///
+    /// # Errors
+    /// `NoSpace` about the guest, which names no file; errors of the archive or of the temporary
+    /// file, which name theirs.
     pub(super) fn take(&mut self, member: &Member, from: &mut impl Read) -> Result<Contents> {
         let size = member.size_bytes;
         self.left = self.left.checked_sub(size).ok_or_else(|| {
@@ -53,7 +61,8 @@ impl Spool {
         if is_small && member.runs.is_none() {
             self.memory_bytes += size;
             let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-            from.read_exact(&mut bytes)?;
+            from.read_exact(&mut bytes)
+                .map_err(|error| self.of_archive(error.into()))?;
             return Ok(Contents::from(bytes));
         }
         self.spool(member, from).map(Contents::Part)
@@ -74,17 +83,11 @@ impl Spool {
             {
                 let reason = "invalid map of a sparse file in the archive: a run ends after the \
                               end of the file";
-                return Err(Error::new(ErrorKind::Corrupt, reason));
+                return Err(self.of_archive(Error::new(ErrorKind::Corrupt, reason)));
             }
             digest.update(offset.to_le_bytes());
             digest.update(len.to_le_bytes());
-            copy(
-                &mut from.take(*len),
-                &file,
-                self.end + offset,
-                *len,
-                &mut digest,
-            )?;
+            self.copy(from, &file, self.end + offset, *len, &mut digest)?;
         }
         let start = self.end;
         self.end += member.size_bytes;
@@ -97,28 +100,36 @@ impl Spool {
             digest.finalize().into(),
         ))
     }
-}
 
-fn copy(
-    from: &mut impl Read,
-    to: &HostFile,
-    mut at: u64,
-    len_bytes: u64,
-    digest: &mut Sha256,
-) -> Result<()> {
-    let mut buffer = vec![0; PIECE_BYTES];
-    let end = at + len_bytes;
-    while at < end {
-        let read = from.read(&mut buffer)?;
-        if read == 0 {
-            return Err(Error::new(ErrorKind::Corrupt, "the archive is truncated"));
+    fn copy(
+        &self,
+        from: &mut impl Read,
+        to: &HostFile,
+        mut at: u64,
+        len_bytes: u64,
+        digest: &mut Sha256,
+    ) -> Result<()> {
+        let mut from = from.take(len_bytes);
+        let mut buffer = vec![0; PIECE_BYTES];
+        let end = at + len_bytes;
+        while at < end {
+            let read = from.read(&mut buffer);
+            let read = read.map_err(|error| self.of_archive(error.into()))?;
+            if read == 0 {
+                let reason = "the map of the sparse file is longer than its contents";
+                return Err(self.of_archive(Error::new(ErrorKind::Corrupt, reason)));
+            }
+            let piece = &buffer[..read];
+            digest.update(piece);
+            to.write_all_at(piece, at).map_err(of_the_temporary)?;
+            at += read as u64;
         }
-        let piece = &buffer[..read];
-        digest.update(piece);
-        to.write_all_at(piece, at).map_err(of_the_temporary)?;
-        at += read as u64;
+        Ok(())
     }
-    Ok(())
+
+    fn of_archive(&self, error: Error) -> Error {
+        error.in_file(&self.archive)
+    }
 }
 
 fn of_the_temporary(error: io::Error) -> Error {

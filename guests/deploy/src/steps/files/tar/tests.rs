@@ -1,6 +1,9 @@
 use std::io::Write;
 
 use ::tar::{Builder, EntryType, Header};
+use diskfs_disk::ErrorKind;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 use super::super::super::testing::{after, apply, attributes, guest, text};
@@ -160,9 +163,30 @@ fn what_makes_no_sense_is_reported_with_its_place() {
     assert!(apply(&mut guest, &step(&none, "/srv")).is_err());
     let bzip2 = archive(b"BZh91AY&SY");
     assert!(apply(&mut guest, &step(&bzip2, "/srv")).is_err());
-    let cut = archive(&Tree::new().file("x", &[0; 5000]).bytes()[..2000]);
-    let told = apply(&mut guest, &step(&cut, "/srv")).unwrap_err();
-    assert!(told.to_string().contains("truncated"), "{told}");
+}
+
+/// Asserts that the archive is named, and not the image.
+fn assert_damaged(bytes: &[u8], reason: &str) {
+    let archive = archive(bytes);
+    let error = apply(&mut guest(GUEST), &step(&archive, "/srv")).unwrap_err();
+    let expected = format!("{}: {reason}", archive.path().display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_damaged_archive_is_named() {
+    let small = Tree::new().file("x", &[0; 5000]).bytes();
+    assert_damaged(&small[..2000], "the archive is truncated");
+    // This one is not kept in memory.
+    let large = Tree::new().file("x", &vec![1; 2 << 20]).bytes();
+    assert_damaged(&large[..1 << 20], "the archive is truncated");
+    for plain in [small, large] {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
+        gzip.write_all(&plain).unwrap();
+        let whole = gzip.finish().unwrap();
+        assert_damaged(&whole[..whole.len() / 2], "damaged compressed data: ");
+    }
 }
 
 #[test]
@@ -172,7 +196,7 @@ fn each_compression_and_large_files() {
         .file("large", &large)
         .file("small", b"s\n")
         .bytes();
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&plain).unwrap();
     let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
     lz4.write_all(&plain).unwrap();

@@ -1,6 +1,7 @@
 //! Unpacking of archive members into the stage.
 
 use std::io::Read;
+use std::path::PathBuf;
 
 use diskfs_vfs as vfs;
 
@@ -32,7 +33,13 @@ pub(super) struct Unpacker {
 }
 
 impl Unpacker {
-    pub(super) fn new(guest: &Guest, to: &str, owner: Option<(u32, Option<u32>)>) -> Result<Self> {
+    /// Returns an unpacker of the archive at this path, which errors name.
+    pub(super) fn new(
+        guest: &Guest,
+        archive: PathBuf,
+        to: &str,
+        owner: Option<(u32, Option<u32>)>,
+    ) -> Result<Self> {
         let statistics = guest.stage.guest().statistics()?;
         let room = statistics
             .blocks
@@ -40,7 +47,7 @@ impl Unpacker {
         Ok(Self {
             top: guest.stage.resolved(to)?,
             owner,
-            spool: Spool::new(room),
+            spool: Spool::new(archive, room),
             members: 0,
             attributes_bytes: 0,
             left_out: None,
@@ -66,7 +73,7 @@ impl Unpacker {
             MemberKind::Regular => {
                 make_room(guest, &path)?;
                 let contents = self.spool.take(member, contents);
-                let contents = contents.map_err(|error| about(guest, &path, &error))?;
+                let contents = contents.map_err(|error| about(guest, &path, error))?;
                 guest.stage.write(&path, contents)?;
                 self.set(guest, member, &path)
             }
@@ -222,8 +229,11 @@ fn make_room(guest: &mut Guest, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error about the archive with the path of a member.
-fn about(guest: &Guest, path: &str, error: &Error) -> Error {
+/// Returns an error with the path of a member, about the guest unless it names another file.
+fn about(guest: &Guest, path: &str, error: Error) -> Error {
+    if error.file().is_some() {
+        return error;
+    }
     let reason = format!("{path}: {}", error.reason());
     let told = Error::new(error.kind(), reason).in_file(guest.stage.guest().image_path());
     match error.next_step() {
