@@ -7,6 +7,7 @@
 
 mod calls;
 mod conditions;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +51,11 @@ pub(crate) fn apply(calls: Calls) -> io::Result<()> {
 
 fn allow_list(calls: Calls) -> Result<BpfProgram, seccompiler::BackendError> {
     let denied = errno(libc::EPERM);
-    SeccompFilter::new(rules(calls), denied, SeccompAction::Allow, architecture()?)?.try_into()
+    let architecture = architecture()?;
+    parts::joined(rules(calls), |rules| {
+        let allowed = SeccompAction::Allow;
+        SeccompFilter::new(rules, denied.clone(), allowed, architecture)?.try_into()
+    })
 }
 
 /// Returns a filter for `clone3`. Of two filters the stricter one decides, so the other one allows
