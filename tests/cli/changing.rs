@@ -730,3 +730,37 @@ fn writes_reach_a_partition_in_qcow2() {
         assert!(status.unwrap().success());
     }
 }
+
+#[test]
+fn a_command_that_fails_leaves_every_byte_of_the_image() {
+    let Some(guest) = Guest::new() else { return };
+    guest.all(&["mkdir disk.img:/dir", "truncate -s 1 disk.img:/file"]);
+    let converted = guest.diskfs(&["convert", "disk.img", "disk.qcow2"]);
+    assert_eq!(converted.code(), Some(0), "{}", converted.stderr());
+    fs::write(guest.at("host"), "contents").unwrap();
+    let bytes = || ["disk.img", "disk.qcow2"].map(|name| fs::read(guest.at(name)).unwrap());
+    let before = bytes();
+    for image in ["disk.img", "disk.qcow2"] {
+        for (code, command) in [
+            (3, "rm IMG:/none"),
+            (1, "rm IMG:/dir"),
+            (1, "mkdir IMG:/dir"),
+            (3, "mkdir IMG:/none/dir"),
+            (3, "mv IMG:/none IMG:/other"),
+            (6, "ln IMG:/dir IMG:/link"),
+            (3, "chmod 600 IMG:/none"),
+            (3, "chown 1:1 IMG:/none"),
+            (3, "touch IMG:/none/file"),
+            (3, "xattr set user.a 1 IMG:/none"),
+            (3, "cp host IMG:/none/file"),
+            (5, "tar-in -f host IMG:/"),
+            (3, "write IMG:/none/file"),
+        ] {
+            let command = command.replace("IMG", image);
+            let words: Vec<&str> = command.split(' ').collect();
+            let (failed, stderr) = guest.diskfs(&words).failure();
+            assert_eq!(failed, code, "{command}: {stderr}");
+            assert!(bytes() == before, "{command}: {stderr}");
+        }
+    }
+}

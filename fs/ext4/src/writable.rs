@@ -26,9 +26,9 @@ use crate::pool::TransactionId;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::shared_attributes::SharedAttributes;
 use crate::superblock::Superblock;
-use crate::transaction::{StopReason, Touched, Transactions};
+use crate::transaction::{Changes, StopReason, Touched, Transactions};
 use crate::volume::Volume;
-use crate::writer::{self, Core, Durable, Log, Orphans};
+use crate::writer::{self, Core, Durable, Log, MountMark, Orphans};
 
 /// An ext2, ext3 or ext4 filesystem, opened for writing.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ impl WritableExt4 {
             allocator.limit_to(smaller);
         }
         let core = Arc::new(Core {
+            mount_mark: MountMark::new(volume.ambient.now()),
             reader,
             device: DeviceWriter::new(device, block_size),
             transactions: Transactions::new(0),
@@ -104,7 +105,9 @@ impl WritableExt4 {
         if let Some(after) = with_fast_commits {
             core.apply_fast_commits(&after)?;
         }
-        core.mark_mounted()?;
+        if !was_clean && core.mark_mounted(&Changes::default())? {
+            core.device.flush()?;
+        }
         let mut opened = Self {
             threads: Mutex::new(vec![writer::start_committing(&core)?]),
             core,

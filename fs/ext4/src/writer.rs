@@ -58,6 +58,7 @@ pub(crate) use commit::start_committing;
 pub(crate) use contents::start_writing_back;
 pub(crate) use durable::Durable;
 pub(crate) use log::Log;
+pub(crate) use mount::MountMark;
 pub(crate) use orphans::Orphans;
 pub(crate) use orphans::empty_block as empty_orphan_block;
 pub use uuid::{UuidChange, uuid_change};
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     pub(crate) grouping: TransactionGrouping,
     /// The record of what was committed.
     pub(crate) durable: Durable,
+    pub(crate) mount_mark: MountMark,
 }
 
 impl Core {

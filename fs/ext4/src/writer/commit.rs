@@ -84,14 +84,19 @@ impl Core {
     /// # Errors
     /// `ReadOnly` if an error has stopped writing; the errors of the journal.
     pub(super) fn try_commit(&self) -> Result<()> {
-        let (id, changes, blocks) = self
-            .transactions
-            .close_running(|changes| self.contents(changes))?;
+        let (id, changes, taken) = self.transactions.close_running(|changes| -> Result<_> {
+            let is_first = !changes.is_empty() && self.mark_mounted(changes)?;
+            Ok((is_first, self.contents(changes)))
+        })?;
+        let (is_first, blocks) = taken?;
         let blocks = blocks.ok_or_else(|| {
             let reason = "a changed block is missing from the block pool";
             Error::new(ErrorKind::Io, reason)
         })?;
         let mut log = self.log()?;
+        if is_first {
+            self.device.flush()?;
+        }
         if !changes.is_empty() {
             log.prepare(self)?;
             self.durable.begin();

@@ -1,8 +1,11 @@
 //! The state of the filesystem's use in the superblock: opened for writing, closed in good order,
 //! an error.
 //!
-//! All of it is written outside of transactions: before the first one, after the last one is
-//! checkpointed, or when there will be no other.
+//! All of it is written outside of transactions: before the first one is committed, after the last
+//! one is checkpointed, or when there will be no other. A filesystem in which nothing was changed
+//! is not written at all, so that its image stays as it is, byte for byte.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use diskfs_vfs::Timestamp;
 use zerocopy::little_endian::U32;
@@ -10,8 +13,9 @@ use zerocopy::little_endian::U32;
 use crate::bytes::split64;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
+use crate::metadata_cache::Key;
 use crate::superblock::{self, RawSuperblock, STATE_ERRORS, STATE_VALID, Superblock};
-use crate::transaction::Abort;
+use crate::transaction::{Abort, Changes};
 
 use super::Core;
 
@@ -24,31 +28,60 @@ enum TimeHigh {
     LastError,
 }
 
+/// The mark of the filesystem as opened for writing.
+#[derive(Debug)]
+pub(crate) struct MountMark {
+    opened: Timestamp,
+    is_set: AtomicBool,
+}
+
+impl MountMark {
+    /// Returns the mark of a filesystem that was opened now; the superblock does not have it yet.
+    pub(crate) const fn new(opened: Timestamp) -> Self {
+        Self {
+            opened,
+            is_set: AtomicBool::new(false),
+        }
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::SeqCst)
+    }
+}
+
 impl Core {
-    /// Marks the filesystem as opened for writing, durably. Nothing that needs recovery may be
-    /// written before.
+    /// Marks the filesystem as opened for writing, unless it is marked. Returns true if the caller
+    /// must flush the device before it writes what needs recovery.
+    ///
+    /// No handle is open, so nobody reads the superblock meanwhile: the pool's copy was read without
+    /// the mark. `changes` are those of the running transaction.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn mark_mounted(&self) -> Result<()> {
+    pub(crate) fn mark_mounted(&self, changes: &Changes) -> Result<bool> {
+        // Even a write that fails may have set it.
+        if self.mount_mark.is_set.swap(true, Ordering::SeqCst) {
+            return Ok(false);
+        }
         let superblock = &self.volume().superblock;
-        let journal = superblock.features.has(Compatible::HAS_JOURNAL);
-        let now = self.volume().ambient.now();
-        superblock::change_on(self.device.device(), superblock, |raw| {
-            if journal {
-                let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
-                set(&mut raw.s_feature_incompat, needs_recovery);
-            } else {
-                raw.s_state.set(raw.s_state.get() & !STATE_VALID);
+        let has_journal = superblock.features.has(Compatible::HAS_JOURNAL);
+        let opened = self.mount_mark.opened;
+        let mark = |raw: &mut RawSuperblock| set_mount_mark(raw, has_journal, opened);
+        let block = superblock::superblock_block(superblock.block_size);
+        if changes.blocks.contains(&block) {
+            let running = self.transactions.running();
+            let mark = |bytes: &mut [u8]| superblock::change(superblock, bytes, mark);
+            // The commit finds out if the block is missing.
+            if let Some((marked, _)) = self.pool().change(Key::superblock(block), running, mark) {
+                marked?;
             }
-            let count = raw.s_mnt_count.get();
-            raw.s_mnt_count.set(count.saturating_add(1));
-            raw.s_mtime = stamp(raw, now, TimeHigh::Mount);
-            raw.s_wtime = stamp(raw, now, TimeHigh::Write);
-        })?;
-        self.pool()
-            .forget(superblock::superblock_block(superblock.block_size));
-        self.device.flush()
+        } else {
+            self.pool().forget(block);
+        }
+        // An error may be recorded meanwhile, which changes the same bytes.
+        let _log = self.log()?;
+        superblock::change_on(self.device.device(), superblock, mark)?;
+        Ok(true)
     }
 
     /// Marks the filesystem as clean, after nothing in it was changed.
@@ -56,6 +89,9 @@ impl Core {
     /// # Errors
     /// `Io`, `NoSpace`.
     pub(super) fn mark_clean(&self) -> Result<()> {
+        if !self.mount_mark.is_set() {
+            return Ok(());
+        }
         self.log()?.close(self)?;
         let superblock = &self.volume().superblock;
         superblock::change_on(self.device.device(), superblock, |raw| {
@@ -82,6 +118,9 @@ impl Core {
     }
 
     fn mark_closed(&self) -> Result<()> {
+        if !self.mount_mark.is_set() {
+            return Ok(());
+        }
         let superblock = &self.volume().superblock;
         let free = self.allocator.totals();
         let now = self.volume().ambient.now();
@@ -120,7 +159,8 @@ impl Core {
 
     fn try_to_mark(&self, why: &Error) -> Result<()> {
         // Waits for a running commit; that commit does not wait for the thread that met the error.
-        self.log()?.mark_error(self, why.kind().errno())?;
+        let mut log = self.log()?;
+        log.mark_error(self, why.kind().errno())?;
         let superblock = &self.volume().superblock;
         let now = self.volume().ambient.now();
         superblock::change_on(self.device.device(), superblock, |raw| {
@@ -128,6 +168,19 @@ impl Core {
         })?;
         self.device.flush()
     }
+}
+
+fn set_mount_mark(raw: &mut RawSuperblock, has_journal: bool, opened: Timestamp) {
+    if has_journal {
+        let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
+        set(&mut raw.s_feature_incompat, needs_recovery);
+    } else {
+        raw.s_state.set(raw.s_state.get() & !STATE_VALID);
+    }
+    let count = raw.s_mnt_count.get();
+    raw.s_mnt_count.set(count.saturating_add(1));
+    raw.s_mtime = stamp(raw, opened, TimeHigh::Mount);
+    raw.s_wtime = stamp(raw, opened, TimeHigh::Write);
 }
 
 fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error, now: Timestamp) {

@@ -341,7 +341,7 @@ fn an_error_of_the_device_ends_writing() {
     assert!(ended > 10, "{ended}");
 }
 
-/// Without a journal the filesystem is not clean while it is open, and clean after it was closed.
+/// Without a journal the filesystem is not clean from the first commit until it is closed.
 #[test]
 fn without_a_journal() {
     if !available() {
@@ -350,9 +350,10 @@ fn without_a_journal() {
     let image = Image::new("no journal", "-t ext4 -O ^has_journal -b 1024", "16M", 50);
     let device = image.memory();
     let fs = WritableExt4::open(device.clone(), &options()).unwrap();
-    assert!(!is_clean(&*device));
+    assert!(is_clean(&*device));
     image.own(&fs, 4).unwrap();
     fs.core.sync().unwrap();
+    assert!(!is_clean(&*device));
     assert_eq!(image.owner(device.clone()), Some(4));
     let e = WritableExt4::open(device.clone(), &options()).unwrap_err();
     assert!(e.to_string().contains("not unmounted cleanly"), "{e}");
@@ -361,8 +362,7 @@ fn without_a_journal() {
     e2fsck(&*device, "no journal");
 }
 
-/// Checks that opening and closing changes an untouched filesystem only as a mount and an unmount
-/// do.
+/// Opening and closing writes nothing, and waits for no disk.
 #[test]
 fn opened_and_closed() {
     if !available() {
@@ -371,15 +371,7 @@ fn opened_and_closed() {
     let image = Image::new("opened", "-t ext4 -b 1024", "16M", 5);
     let faulty = Arc::new(Faulty::new(image.memory(), []));
     drop(WritableExt4::open(faulty.clone(), &options()).unwrap());
-    let log = faulty.take_log();
-    let writes = log.events().iter().filter(|event| **event != Event::Flush);
-    let places: Vec<u64> = writes
-        .map(|event| match event {
-            Event::Write { offset, bytes } if bytes.len() == 1024 => *offset,
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(places, [1024, 1024]);
+    assert_eq!(faulty.take_log().events(), []);
     assert!(is_clean(&*faulty));
 }
 
