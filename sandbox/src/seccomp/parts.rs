@@ -12,7 +12,7 @@ use super::Rules;
 /// The number of rules of a part.
 const PART_RULES: usize = 8;
 
-/// `BPF_LD | BPF_W | BPF_ABS` of linux/bpf_common.h: loads four bytes of `seccomp_data`.
+/// `BPF_LD | BPF_W | BPF_ABS` of `linux/bpf_common.h`: loads four bytes of `seccomp_data`.
 const LOAD: u16 = 0x20;
 /// `BPF_JMP | BPF_JGE | BPF_K`: jumps if what was loaded is at least a constant.
 const JUMP_IF_AT_LEAST: u16 = 0x35;
