@@ -50,12 +50,13 @@ pub(crate) fn apply(calls: Calls) -> io::Result<()> {
 }
 
 fn allow_list(calls: Calls) -> Result<BpfProgram, seccompiler::BackendError> {
+    parts::joined(rules(calls), one_list)
+}
+
+/// Returns a filter that allows what has a rule, in one list.
+fn one_list(rules: Rules) -> Result<BpfProgram, seccompiler::BackendError> {
     let denied = errno(libc::EPERM);
-    let architecture = architecture()?;
-    parts::joined(rules(calls), |rules| {
-        let allowed = SeccompAction::Allow;
-        SeccompFilter::new(rules, denied.clone(), allowed, architecture)?.try_into()
-    })
+    SeccompFilter::new(rules, denied, SeccompAction::Allow, architecture()?)?.try_into()
 }
 
 /// Returns a filter for `clone3`. Of two filters the stricter one decides, so the other one allows
