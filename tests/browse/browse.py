@@ -32,7 +32,7 @@ def parse():
     parser.add_argument("--write-screenshots", action="store_true", help="keep the screenshots instead of comparing them")
     parser.add_argument("--only", action="append", help="run only checks whose name contains this; can be repeated")
     parser.add_argument("--prove", action="store_true", help="break the page for each check, and expect a failure")
-    parser.add_argument("--ready-limit", type=float, default=200, help="milliseconds until the first view is ready")
+    parser.add_argument("--ready-limit", type=float, default=200, help="milliseconds until the first view is ready; more on a slower machine")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
 
