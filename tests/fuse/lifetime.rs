@@ -3,12 +3,13 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use diskfs_fixtures::{TempImage, image, require};
+use diskfs_fixtures::{TempImage, Tree, image, require};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
@@ -95,6 +96,35 @@ fn a_killed_server_leaves_no_dead_mount() {
     at.wait_until(false);
     assert_eq!(fs::read_dir(&*at).unwrap().count(), 0);
     wait_for("the companion's end", || processes_with(&at).is_empty());
+}
+
+/// What changes nothing writes nothing, however the mount ends.
+#[test]
+fn a_mount_without_a_change_leaves_every_byte() {
+    if can_mount().is_none() {
+        return;
+    }
+    for is_killed in [false, true] {
+        let (image, at) = (image(FIXTURE), Mountpoint::new());
+        let before = fs::read(image.path()).unwrap();
+        mount_with(&["--rw"], &image, &at);
+        Tree::of_directory(&at).unwrap();
+        let failed = fs::remove_file(at.join("missing")).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::NotFound);
+        let failed = fs::create_dir(at.join("lost+found")).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::AlreadyExists);
+        File::open(&*at).unwrap().sync_all().unwrap();
+        if is_killed {
+            kill_process(server(&image), Signal::KILL).unwrap();
+            at.wait_until(false);
+        } else {
+            assert_eq!(umount(&at, &[]), (Some(0), String::new()));
+        }
+        wait_for("the server's end", || {
+            processes_with(&image.path()).is_empty()
+        });
+        assert!(fs::read(image.path()).unwrap() == before, "{is_killed}");
+    }
 }
 
 /// Without its broker, the server still serves, and its companion unmounts.
