@@ -98,7 +98,7 @@ fn a_killed_server_leaves_no_dead_mount() {
     wait_for("the companion's end", || processes_with(&at).is_empty());
 }
 
-/// What changes nothing writes nothing, however the mount ends.
+/// A mount writes only changes, however it ends.
 #[test]
 fn a_mount_without_a_change_leaves_every_byte() {
     if can_mount().is_none() {
