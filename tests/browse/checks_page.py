@@ -146,7 +146,7 @@ LAY_OUT_ROWS = """() => {
   return performance.now() - start;
 }"""
 # Those of the machine for which `--ready-limit` is.
-ROWS_TIME = 33
+ROWS_TIME = 28
 
 
 @check(("app.js", "const main =", "for (const end = performance.now() + 300; performance.now() < end;);\nconst main ="))
