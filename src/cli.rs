@@ -128,6 +128,8 @@ mod wait;
 mod write;
 mod xattr;
 
+use std::ffi::OsString;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use diskfs::Result;
@@ -135,6 +137,8 @@ pub(crate) use help::command as definition;
 #[cfg(feature = "fuse")]
 pub(crate) use helper::{Invocation, exit_code as helper_exit_code};
 use logging::Logged;
+#[cfg(feature = "fuse")]
+pub(crate) use mount::companion::run as companion;
 use sandbox::Needs;
 use session::Session;
 pub(crate) use usage::refuse;
@@ -190,199 +194,136 @@ pub(crate) enum ProgressMode {
     None,
 }
 
-/// Defines the enum of all commands.
+/// Defines the commands: each has a name, its options, and the function that runs it.
 macro_rules! commands {
-    ($(#[$attribute:meta])* $name:ident) => {
+    ($($(#[cfg($condition:meta)])? $name:literal $variant:ident($args:ty) $run:path;)*) => {
         #[derive(Debug, Subcommand)]
-        $(#[$attribute])*
-        enum $name {
-            Info(info::Info),
-            Inspect(inspect::Inspect),
-            Log(log::Log),
-            Df(df::Df),
-            Du(du::Du),
-            Diff(diff::Diff),
-            Deploy(deploy::Deploy),
-            Grep(grep::Grep),
-            Ls(ls::Ls),
-            Tree(tree::Tree),
-            Find(find::Find),
-            Stat(stat::Stat),
-            Cat(cat::Cat),
-            #[cfg(feature = "browse")]
-            Browse(browse::Browse),
-            Shell(shell::Shell),
-            #[cfg(feature = "fuse")]
-            Mount(mount::Mount),
-            #[cfg(feature = "fuse")]
-            Umount(umount::Umount),
-            #[cfg(feature = "fuse")]
-            Wait(wait::Wait),
-            #[cfg(feature = "export")]
-            Export(export::Export),
-            #[cfg(feature = "nbd")]
-            Hotplug(hotplug::HotplugArgs),
-            #[cfg(feature = "serve")]
-            Serve(serve::ServeArgs),
-            Create(create::Create),
-            Backup(backup::Backup),
-            Bench(bench::Bench),
-            Convert(convert::Convert),
-            #[cfg(feature = "objects")]
-            Fetch(fetch::Fetch),
-            #[cfg(feature = "objects")]
-            Import(import::Import),
-            Compare(compare::Compare),
-            Map(map::Map),
-            Measure(measure::Measure),
-            Oci(oci::OciArgs),
-            Build(Box<build::Build>),
-            Mkfs(mkfs::Mkfs),
-            Check(check::Check),
-            Validate(validate::Validate),
-            Resize(resize::Resize),
-            Sparsify(sparsify::Sparsify),
-            Rebase(rebase::Rebase),
-            Commit(commit::Commit),
-            Snapshot(snapshot::SnapshotArgs),
-            Bitmap(bitmap::BitmapArgs),
-            Amend(amend::AmendArgs),
-            Partition(partition::PartitionArgs),
-            Seed(seed::SeedArgs),
-            Cp(cp::Cp),
-            Tar(tar::Tar),
-            TarIn(tar_in::TarIn),
-            Xattr(xattr::Xattr),
-            Write(write::Write),
-            Truncate(truncate::Truncate),
-            Touch(touch::Touch),
-            Rm(rm::Rm),
-            Mv(mv::Mv),
-            Mkdir(mkdir::Mkdir),
-            Ln(ln::Ln),
-            Edit(edit::Edit),
-            Chown(chown::Chown),
-            Chmod(chmod::Chmod),
-            Hash(hash::Hash),
-            Uefi(uefi::Uefi),
-            #[cfg(feature = "microvm")]
-            Appliance(appliance::ApplianceArgs),
-            #[cfg(feature = "microvm")]
-            Run(run::Run),
-            Demo(demo::Demo),
-            Completions(complete::Completions),
-            #[command(hide = true)]
-            Complete(complete::Complete),
-            Man(man::Man),
-            #[command(hide = true)]
-            Options(Box<help::CommonOptions>),
-            Schema(schema::Schema),
+        enum Command {
+            $($(#[cfg($condition)])? #[command(name = $name)] $variant($args),)*
+        }
+
+        impl Command {
+            /// Returns clap's definition of a command for parsing alone; `None` if there is none
+            /// with this name.
+            fn parser(name: &str) -> Option<clap::Command> {
+                match name {
+                    $($(#[cfg($condition)])? $name => {
+                        Some(<$args>::augment_args(clap::Command::new($name)))
+                    })*
+                    _ => None,
+                }
+            }
+
+            fn name(&self) -> &'static str {
+                match self {
+                    $($(#[cfg($condition)])? Self::$variant(_) => $name,)*
+                }
+            }
+
+            fn run(&self, session: &mut Session) -> Result<()> {
+                match self {
+                    $($(#[cfg($condition)])? Self::$variant(args) => $run(args, session),)*
+                }
+            }
         }
     };
 }
 
-commands!(Command);
 commands! {
-    #[command(defer = true)]
-    DeferredCommand
+    "info" Info(info::Info) info::run;
+    "inspect" Inspect(inspect::Inspect) inspect::run;
+    "log" Log(log::Log) log::run;
+    "df" Df(df::Df) df::run;
+    "du" Du(du::Du) du::run;
+    "diff" Diff(diff::Diff) diff::run;
+    "deploy" Deploy(deploy::Deploy) deploy::run;
+    "grep" Grep(grep::Grep) grep::run;
+    "ls" Ls(ls::Ls) ls::run;
+    "tree" Tree(tree::Tree) tree::run;
+    "find" Find(find::Find) find::run;
+    "stat" Stat(stat::Stat) stat::run;
+    "cat" Cat(cat::Cat) cat::run;
+    #[cfg(feature = "browse")]
+    "browse" Browse(browse::Browse) browse::run;
+    "shell" Shell(shell::Shell) shell::run;
+    #[cfg(feature = "fuse")]
+    "mount" Mount(mount::Mount) mount::run;
+    #[cfg(feature = "fuse")]
+    "umount" Umount(umount::Umount) umount::run;
+    #[cfg(feature = "fuse")]
+    "wait" Wait(wait::Wait) wait::run;
+    #[cfg(feature = "export")]
+    "export" Export(export::Export) export::run;
+    #[cfg(feature = "nbd")]
+    "hotplug" Hotplug(hotplug::HotplugArgs) hotplug::run;
+    #[cfg(feature = "serve")]
+    "serve" Serve(serve::ServeArgs) serve::run;
+    "create" Create(create::Create) create::run;
+    "backup" Backup(backup::Backup) backup::run;
+    "bench" Bench(bench::Bench) bench::run;
+    "convert" Convert(convert::Convert) convert::run;
+    #[cfg(feature = "objects")]
+    "fetch" Fetch(fetch::Fetch) fetch::run;
+    #[cfg(feature = "objects")]
+    "import" Import(import::Import) import::run;
+    "compare" Compare(compare::Compare) compare::run;
+    "map" Map(map::Map) map::run;
+    "measure" Measure(measure::Measure) measure::run;
+    "oci" Oci(oci::OciArgs) oci::run;
+    "build" Build(Box<build::Build>) build::run;
+    "mkfs" Mkfs(mkfs::Mkfs) mkfs::run;
+    "check" Check(check::Check) check::run;
+    "validate" Validate(validate::Validate) validate::run;
+    "resize" Resize(resize::Resize) resize::run;
+    "sparsify" Sparsify(sparsify::Sparsify) sparsify::run;
+    "rebase" Rebase(rebase::Rebase) rebase::run;
+    "commit" Commit(commit::Commit) commit::run;
+    "snapshot" Snapshot(snapshot::SnapshotArgs) snapshot::run;
+    "bitmap" Bitmap(bitmap::BitmapArgs) bitmap::run;
+    "amend" Amend(amend::AmendArgs) amend::run;
+    "partition" Partition(partition::PartitionArgs) partition::run;
+    "seed" Seed(seed::SeedArgs) seed::run;
+    "cp" Cp(cp::Cp) cp::run;
+    "tar" Tar(tar::Tar) tar::run;
+    "tar-in" TarIn(tar_in::TarIn) tar_in::run;
+    "xattr" Xattr(xattr::Xattr) xattr::run;
+    "write" Write(write::Write) write::run;
+    "truncate" Truncate(truncate::Truncate) truncate::run;
+    "touch" Touch(touch::Touch) touch::run;
+    "rm" Rm(rm::Rm) rm::run;
+    "mv" Mv(mv::Mv) mv::run;
+    "mkdir" Mkdir(mkdir::Mkdir) mkdir::run;
+    "ln" Ln(ln::Ln) ln::run;
+    "edit" Edit(edit::Edit) edit::run;
+    "chown" Chown(chown::Chown) chown::run;
+    "chmod" Chmod(chmod::Chmod) chmod::run;
+    "hash" Hash(hash::Hash) hash::run;
+    "uefi" Uefi(uefi::Uefi) uefi::run;
+    #[cfg(feature = "microvm")]
+    "appliance" Appliance(appliance::ApplianceArgs) appliance::run;
+    #[cfg(feature = "microvm")]
+    "run" Run(run::Run) run::run;
+    "demo" Demo(demo::Demo) demo::run;
+    "completions" Completions(complete::Completions) complete::run;
+    "complete" Complete(complete::Complete) complete::answer;
+    "man" Man(man::Man) man::run;
+    "options" Options(Box<help::CommonOptions>) help::print_common_options;
+    "schema" Schema(schema::Schema) schema::run;
 }
 
-/// Returns clap's definition for parsing alone, without help: a command gets its options when it is
-/// named. To make those of all commands would take half of the time of a short command.
-pub(crate) fn parser() -> clap::Command {
+/// Returns clap's definition for parsing these words alone: with the one command that they name, and
+/// without help. `None` if they name none.
+///
+/// To make the definition of all commands would take half of the time of a short command.
+pub(crate) fn parser(words: &[OsString]) -> Option<clap::Command> {
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    let command = words.find_map(Command::parser)?;
     let program = GlobalArgs::augment_args(clap::Command::new("diskfs"));
-    let program = DeferredCommand::augment_subcommands(program.subcommand_required(true));
-    // Its own --verbose must be there before clap passes the global one on.
-    program.mut_subcommand("grep", |_| {
-        grep::Grep::augment_args(clap::Command::new("grep"))
-    })
+    let program = program.disable_help_subcommand(true);
+    Some(program.subcommand_required(true).subcommand(command))
 }
 
 impl Command {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Info(_) => "info",
-            Self::Inspect(_) => "inspect",
-            Self::Log(_) => "log",
-            Self::Df(_) => "df",
-            Self::Du(_) => "du",
-            Self::Diff(_) => "diff",
-            Self::Deploy(_) => "deploy",
-            Self::Grep(_) => "grep",
-            Self::Ls(_) => "ls",
-            Self::Tree(_) => "tree",
-            Self::Find(_) => "find",
-            Self::Stat(_) => "stat",
-            Self::Cat(_) => "cat",
-            #[cfg(feature = "browse")]
-            Self::Browse(_) => "browse",
-            Self::Shell(_) => "shell",
-            #[cfg(feature = "fuse")]
-            Self::Mount(_) => "mount",
-            #[cfg(feature = "fuse")]
-            Self::Umount(_) => "umount",
-            #[cfg(feature = "fuse")]
-            Self::Wait(_) => "wait",
-            #[cfg(feature = "export")]
-            Self::Export(_) => "export",
-            #[cfg(feature = "nbd")]
-            Self::Hotplug(_) => "hotplug",
-            #[cfg(feature = "serve")]
-            Self::Serve(_) => "serve",
-            Self::Create(_) => "create",
-            Self::Backup(_) => "backup",
-            Self::Bench(_) => "bench",
-            Self::Convert(_) => "convert",
-            #[cfg(feature = "objects")]
-            Self::Fetch(_) => "fetch",
-            #[cfg(feature = "objects")]
-            Self::Import(_) => "import",
-            Self::Compare(_) => "compare",
-            Self::Map(_) => "map",
-            Self::Measure(_) => "measure",
-            Self::Oci(_) => "oci",
-            Self::Build(_) => "build",
-            Self::Mkfs(_) => "mkfs",
-            Self::Check(_) => "check",
-            Self::Validate(_) => "validate",
-            Self::Resize(_) => "resize",
-            Self::Sparsify(_) => "sparsify",
-            Self::Rebase(_) => "rebase",
-            Self::Commit(_) => "commit",
-            Self::Snapshot(_) => "snapshot",
-            Self::Bitmap(_) => "bitmap",
-            Self::Amend(_) => "amend",
-            Self::Partition(_) => "partition",
-            Self::Seed(_) => "seed",
-            Self::Cp(_) => "cp",
-            Self::Tar(_) => "tar",
-            Self::TarIn(_) => "tar-in",
-            Self::Xattr(_) => "xattr",
-            Self::Write(_) => "write",
-            Self::Truncate(_) => "truncate",
-            Self::Touch(_) => "touch",
-            Self::Rm(_) => "rm",
-            Self::Mv(_) => "mv",
-            Self::Mkdir(_) => "mkdir",
-            Self::Ln(_) => "ln",
-            Self::Edit(_) => "edit",
-            Self::Chown(_) => "chown",
-            Self::Chmod(_) => "chmod",
-            Self::Hash(_) => "hash",
-            Self::Uefi(_) => "uefi",
-            #[cfg(feature = "microvm")]
-            Self::Appliance(_) => "appliance",
-            #[cfg(feature = "microvm")]
-            Self::Run(_) => "run",
-            Self::Demo(_) => "demo",
-            Self::Completions(_) => "completions",
-            Self::Complete(_) => "complete",
-            Self::Man(_) => "man",
-            Self::Options(_) => "options",
-            Self::Schema(_) => "schema",
-        }
-    }
-
     /// Returns the files of the host that the command uses, if it only reads images, and the command
     /// line names all of them. Fleets and mounts confine themselves later.
     fn needs(&self) -> Option<Needs<'_>> {
@@ -434,90 +375,6 @@ impl Command {
                 in_background: false,
             },
             _ => Logged::Nothing,
-        }
-    }
-
-    fn run(&self, session: &mut Session) -> Result<()> {
-        match self {
-            Self::Info(args) => info::run(args, session),
-            Self::Inspect(args) => inspect::run(args, session),
-            Self::Log(args) => log::run(args, session),
-            Self::Df(args) => df::run(args, session),
-            Self::Du(args) => du::run(args, session),
-            Self::Diff(args) => diff::run(args, session),
-            Self::Deploy(args) => deploy::run(args, session),
-            Self::Grep(args) => grep::run(args, session),
-            Self::Ls(args) => ls::run(args, session),
-            Self::Tree(args) => tree::run(args, session),
-            Self::Find(args) => find::run(args, session),
-            Self::Stat(args) => stat::run(args, session),
-            Self::Cat(args) => cat::run(args, session),
-            #[cfg(feature = "browse")]
-            Self::Browse(args) => browse::run(args, session),
-            Self::Shell(args) => shell::run(args, session),
-            #[cfg(feature = "fuse")]
-            Self::Mount(args) => mount::run(args, session),
-            #[cfg(feature = "fuse")]
-            Self::Umount(args) => umount::run(args, session),
-            #[cfg(feature = "fuse")]
-            Self::Wait(args) => wait::run(args, session),
-            #[cfg(feature = "export")]
-            Self::Export(args) => export::run(args, session),
-            #[cfg(feature = "nbd")]
-            Self::Hotplug(args) => hotplug::run(args, session),
-            #[cfg(feature = "serve")]
-            Self::Serve(args) => serve::run(args, session),
-            Self::Create(args) => create::run(args, session),
-            Self::Backup(args) => backup::run(args, session),
-            Self::Bench(args) => bench::run(args, session),
-            Self::Convert(args) => convert::run(args, session),
-            #[cfg(feature = "objects")]
-            Self::Fetch(args) => fetch::run(args, session),
-            #[cfg(feature = "objects")]
-            Self::Import(args) => import::run(args, session),
-            Self::Compare(args) => compare::run(args, session),
-            Self::Map(args) => map::run(args, session),
-            Self::Measure(args) => measure::run(args, session),
-            Self::Oci(args) => oci::run(args, session),
-            Self::Build(args) => build::run(args, session),
-            Self::Mkfs(args) => mkfs::run(args, session),
-            Self::Check(args) => check::run(args, session),
-            Self::Validate(args) => validate::run(args, session),
-            Self::Resize(args) => resize::run(args, session),
-            Self::Sparsify(args) => sparsify::run(args, session),
-            Self::Rebase(args) => rebase::run(args, session),
-            Self::Commit(args) => commit::run(args, session),
-            Self::Snapshot(args) => snapshot::run(args, session),
-            Self::Bitmap(args) => bitmap::run(args, session),
-            Self::Amend(args) => amend::run(args, session),
-            Self::Partition(args) => partition::run(args, session),
-            Self::Seed(args) => seed::run(args, session),
-            Self::Cp(args) => cp::run(args, session),
-            Self::Tar(args) => tar::run(args, session),
-            Self::TarIn(args) => tar_in::run(args, session),
-            Self::Xattr(args) => xattr::run(args, session),
-            Self::Write(args) => write::run(args, session),
-            Self::Truncate(args) => truncate::run(args, session),
-            Self::Touch(args) => touch::run(args, session),
-            Self::Rm(args) => rm::run(args, session),
-            Self::Mv(args) => mv::run(args, session),
-            Self::Mkdir(args) => mkdir::run(args, session),
-            Self::Ln(args) => ln::run(args, session),
-            Self::Edit(args) => edit::run(args, session),
-            Self::Chown(args) => chown::run(args, session),
-            Self::Chmod(args) => chmod::run(args, session),
-            Self::Hash(args) => hash::run(args, session),
-            Self::Uefi(args) => uefi::run(args, session),
-            #[cfg(feature = "microvm")]
-            Self::Appliance(args) => appliance::run(args, session),
-            #[cfg(feature = "microvm")]
-            Self::Run(args) => run::run(args, session),
-            Self::Demo(args) => demo::run(args, session),
-            Self::Completions(args) => complete::run(args),
-            Self::Complete(args) => complete::answer(args),
-            Self::Man(args) => man::run(args, session),
-            Self::Options(_) => help::print_common_options(),
-            Self::Schema(args) => schema::run(args, session),
         }
     }
 }

@@ -31,6 +31,9 @@ fn main() -> ExitCode {
 #[cfg(feature = "fuse")]
 fn start(words: &[OsString]) -> ExitCode {
     use cli::Invocation;
+    if let Some(code) = cli::companion(words) {
+        return code.into();
+    }
     ExitCode::from(match Invocation::with(words.to_vec()) {
         Invocation::AsIs(words) => run(&words),
         Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
@@ -52,7 +55,8 @@ fn run(words: &[OsString]) -> u8 {
         cli::Cli::from_arg_matches(&matches)
     };
     // The messages and the help are those of the whole definition.
-    match parse(cli::parser()).or_else(|_| parse(cli::definition())) {
+    let parsed = cli::parser(words).and_then(|parser| parse(parser).ok());
+    match parsed.map_or_else(|| parse(cli::definition()), Ok) {
         Ok(args) => cli::run(&args),
         Err(error) => cli::refuse(&error, words),
     }

@@ -14,7 +14,7 @@ use diskfs::Result;
 
 use super::options::ImageArgs;
 use super::sandbox::Needs;
-use super::session::stdout;
+use super::session::{Session, stdout};
 
 /// Print the completion script of a shell
 ///
@@ -31,6 +31,7 @@ pub(super) struct Completions {
 
 /// Print the completions of the last word of a command line; called by completion scripts
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub(super) struct Complete {
     /// The shell whose script calls
     shell: CompletionShell,
@@ -65,7 +66,7 @@ const BASH: &str = include_str!("complete/diskfs.bash");
 const ZSH: &str = include_str!("complete/diskfs.zsh");
 const FISH: &str = include_str!("complete/diskfs.fish");
 
-pub(super) fn run(args: &Completions) -> Result<()> {
+pub(super) fn run(args: &Completions, _: &mut Session) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut super::definition(), "diskfs", &mut script);
     let more = match args.shell {
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Completions) -> Result<()> {
     Ok(out.flush()?)
 }
 
-pub(super) fn answer(args: &Complete) -> Result<()> {
+pub(super) fn answer(args: &Complete, _: &mut Session) -> Result<()> {
     let words = words::split(args.line.as_bytes());
     let mut out = stdout()?;
     for word in candidates::candidates(&words) {

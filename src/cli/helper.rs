@@ -48,15 +48,7 @@ const FOR_CALLERS: [&str; 24] = [
 ];
 
 /// Options of `diskfs mount` that make no sense in fstab, or that mount(8) has under the same name.
-const NOT_OFFERED: [&str; 7] = [
-    "explain",
-    "foreground",
-    "help",
-    "json",
-    "progress",
-    "rw",
-    "watch",
-];
+const NOT_OFFERED: [&str; 6] = ["explain", "foreground", "help", "json", "progress", "rw"];
 
 /// The task that the program was called for.
 #[derive(Debug, PartialEq, Eq)]

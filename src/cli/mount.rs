@@ -44,7 +44,7 @@ use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
 use background::Background;
-use companion::{Companion, watch};
+use companion::Companion;
 use host::{BrokeredHost, HostServer};
 use opening::{MountedDisk, mount};
 
@@ -89,10 +89,6 @@ const GRACE: Duration = Duration::from_secs(1);
   diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
   diskfs mount disk.img /mnt --uid 1000 --gid 1000
   diskfs umount /mnt")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
 pub(super) struct Mount {
     /// The image, further disks of the same machine, and the mount point
     #[arg(value_names = ["IMG", "MOUNTPOINT"], required = true, num_args = 1..)]
@@ -136,10 +132,6 @@ pub(super) struct Mount {
 
     #[command(flatten)]
     source: SourceArgs,
-
-    /// Run as the companion of a server
-    #[arg(long, hide = true)]
-    watch: bool,
 }
 
 /// The options that make a mount writable.
@@ -195,9 +187,6 @@ pub(super) enum MountOption {
 }
 
 pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
-    if args.watch {
-        return watch(args.operands.last().map_or(Path::new(""), Path::new));
-    }
     let operands = args.operands()?;
     if args.explain {
         let disk = session.disk(operands.image, &operands.source)?;

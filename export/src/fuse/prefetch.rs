@@ -107,8 +107,9 @@ impl Guesses {
         notifier: Notifier,
     ) -> io::Result<JoinHandle<()>> {
         let run = move || {
-            let mut buffer = vec![0; FILE_BYTES_MAX.try_into().unwrap_or_default()];
+            let mut buffer = Vec::new();
             for guess in self.0 {
+                buffer.resize(FILE_BYTES_MAX.try_into().unwrap_or_default(), 0);
                 for file in &guess {
                     fs.will_need(file.inode, 0, file.len_bytes.into());
                 }

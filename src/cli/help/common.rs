@@ -5,10 +5,12 @@ use clap::{Arg, Args, Command};
 use diskfs::Result;
 
 use crate::cli::options::SourceArgs;
+use crate::cli::session::Session;
 use crate::cli::target::WriteArgs;
 
 /// Explain the options that many commands share
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub(crate) struct CommonOptions {
     #[command(flatten)]
     source: SourceArgs,
@@ -97,7 +99,7 @@ fn with_summary(command: Command, output: &[Arg]) -> Command {
 }
 
 /// Prints the text about common options.
-pub(crate) fn print_common_options() -> Result<()> {
+pub(crate) fn print_common_options(_: &CommonOptions, _: &mut Session) -> Result<()> {
     let mut program = super::command();
     program.build();
     if let Some(options) = program.find_subcommand_mut(TEXT) {

@@ -1,6 +1,6 @@
 //! The companion, a process that unmounts if its server is killed, and passes the server's log on.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -18,6 +18,9 @@ use crate::cli::signals::Signals;
 
 /// The path of this program, valid even after an upgrade has replaced its file.
 const SELF: &str = "/proc/self/exe";
+
+/// The first argument of a companion; the second is the mount point.
+const WORD: &str = "mount-companion";
 
 /// The server's handle of its companion. When the server is killed, the companion's standard input
 /// ends, because only the server has the other end of that pipe.
@@ -39,7 +42,7 @@ impl Companion {
     ) -> Result<()> {
         Command::new(SELF)
             .arg0("diskfs")
-            .args(["mount", "--watch", "--", "-"])
+            .arg(WORD)
             .arg(std::path::absolute(mountpoint)?)
             .stdin(orphaned)
             .stdout(lines.map_or_else(Stdio::null, Stdio::from))
@@ -65,8 +68,19 @@ impl Companion {
     }
 }
 
-/// Runs the companion of the server of a mount.
-pub(crate) fn watch(mountpoint: &Path) -> Result<()> {
+/// Runs the companion of a server if the command line is that of a companion, and returns its exit
+/// code. It starts beside each mount, and needs no options and no log.
+pub(crate) fn run(words: &[OsString]) -> Option<u8> {
+    match words {
+        [_, word, mountpoint] if word == WORD => {
+            // Its standard error is closed: the error shows in the mount that is left.
+            Some(watch(Path::new(mountpoint)).is_err().into())
+        }
+        _ => None,
+    }
+}
+
+fn watch(mountpoint: &Path) -> Result<()> {
     // Ctrl-C and the hangup of the terminal are for the server.
     let _ = rustix::process::setsid();
     let _signals = Signals::block();

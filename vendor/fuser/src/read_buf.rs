@@ -7,6 +7,9 @@ use crate::session::MAX_WRITE_SIZE;
 /// up to `MAX_WRITE_SIZE` bytes in a write request, we use that value plus some extra space.
 const BUFFER_SIZE: usize = MAX_WRITE_SIZE + 4096;
 
+/// Size of the buffer for FUSE_INIT: FUSE_MIN_READ_BUFFER, and room to align it.
+const HANDSHAKE_SIZE: usize = 8192 + 4096;
+
 /// A buffer that provides an aligned sub-slice for FUSE operations.
 ///
 /// This struct wraps a `Vec<u8>` and provides access to an aligned portion
@@ -23,6 +26,16 @@ impl FuseReadBuf {
     pub(crate) fn new() -> Self {
         Self {
             buffer: vec![0; BUFFER_SIZE],
+        }
+    }
+
+    /// Creates a new `FuseReadBuf` for FUSE_INIT.
+    ///
+    /// glibc's malloc clears a large buffer itself after one of that size was freed; else the kernel
+    /// does, page by page when it is used.
+    pub(crate) fn for_handshake() -> Self {
+        Self {
+            buffer: vec![0; HANDSHAKE_SIZE],
         }
     }
 

@@ -446,7 +446,7 @@ impl<FS: Filesystem> Session<FS> {
     }
 
     fn handshake(&mut self, rings: Option<Rings>) -> io::Result<()> {
-        let mut buf = FuseReadBuf::new();
+        let mut buf = FuseReadBuf::for_handshake();
         let buf = buf.as_mut();
 
         loop {
