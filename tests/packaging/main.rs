@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "it is a test")]
 
 mod debian;
+mod hardening;
 mod kubernetes;
 mod static_program;
 mod systemd;
