@@ -31,11 +31,8 @@ fn main() -> ExitCode {
 #[cfg(feature = "fuse")]
 fn start(words: &[OsString]) -> ExitCode {
     use cli::Invocation;
-    if let Some(code) = cli::companion(words) {
-        return code.into();
-    }
     ExitCode::from(match Invocation::with(words.to_vec()) {
-        Invocation::AsIs(words) => run(&words),
+        Invocation::AsIs(words) => cli::companion(&words).unwrap_or_else(|| run(&words)),
         Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
         Invocation::Done(code) => code,
     })

@@ -74,6 +74,26 @@ fn every_command_has_help_and_a_page() {
     }
 }
 
+/// The helper of mount(8) has no commands: its first word is an image, whatever it is.
+#[cfg(feature = "fuse")]
+#[test]
+fn a_helper_takes_each_first_word_for_an_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let helper = directory.path().join("mount.diskfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_diskfs"), &helper).unwrap();
+    for image in ["mount-companion", "cat"] {
+        let output = std::process::Command::new(&helper)
+            .args([image, "."])
+            .current_dir(directory.path())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{image}: {output:?}");
+        assert!(said.contains(&format!("{image}: ")), "{said}");
+    }
+}
+
 #[test]
 fn completions_for_each_shell() {
     let directory = tempfile::tempdir().unwrap();

@@ -73,7 +73,7 @@ impl Companion {
 pub(crate) fn run(words: &[OsString]) -> Option<u8> {
     match words {
         [_, word, mountpoint] if word == WORD => {
-            // Its standard error is closed: the error shows in the mount that is left.
+            // Nobody reads its standard error: an error shows in the mount that is left.
             Some(watch(Path::new(mountpoint)).is_err().into())
         }
         _ => None,
