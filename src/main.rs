@@ -14,13 +14,6 @@ use clap::FromArgMatches;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    #[cfg(feature = "serve")]
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == diskfs::service::executor::WORKER)
-    {
-        return diskfs::service::executor::worker();
-    }
     let words: Vec<OsString> = std::env::args_os().collect();
     match cli::qemu_img::words(&words) {
         Some(words) => cli::qemu_img::run(words).into(),
@@ -31,15 +24,32 @@ fn main() -> ExitCode {
 #[cfg(feature = "fuse")]
 fn start(words: &[OsString]) -> ExitCode {
     use cli::Invocation;
-    ExitCode::from(match Invocation::with(words.to_vec()) {
-        Invocation::AsIs(words) => cli::companion(&words).unwrap_or_else(|| run(&words)),
-        Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)),
-        Invocation::Done(code) => code,
-    })
+    match Invocation::with(words.to_vec()) {
+        Invocation::AsIs(words) => run_or_help(&words),
+        Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)).into(),
+        Invocation::Done(code) => code.into(),
+    }
 }
 
 #[cfg(not(feature = "fuse"))]
 fn start(words: &[OsString]) -> ExitCode {
+    run_or_help(words)
+}
+
+/// Runs the command, or does the work of a process that another command has started. Such a process
+/// starts before options and log.
+fn run_or_help(words: &[OsString]) -> ExitCode {
+    #[cfg(feature = "serve")]
+    if words
+        .get(1)
+        .is_some_and(|word| word == diskfs::service::executor::WORKER)
+    {
+        return diskfs::service::executor::worker();
+    }
+    #[cfg(feature = "fuse")]
+    if let Some(code) = cli::companion(words) {
+        return code.into();
+    }
     run(words).into()
 }
 

@@ -81,7 +81,7 @@ fn a_helper_takes_each_first_word_for_an_image() {
     let directory = tempfile::tempdir().unwrap();
     let helper = directory.path().join("mount.diskfs");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_diskfs"), &helper).unwrap();
-    for image in ["mount-companion", "cat"] {
+    for image in ["mount-companion", "service-worker", "cat"] {
         let output = std::process::Command::new(&helper)
             .args([image, "."])
             .current_dir(directory.path())
