@@ -5,6 +5,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
+/// The largest piece by which a device grows.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
 /// A device whose bytes are in memory, for small images and tests.
 pub struct Memory {
     bytes: RwLock<Vec<u8>>,
@@ -80,7 +83,11 @@ impl BlockWrite for Memory {
         let len = usize::try_from(size_bytes).map_err(|_| no_memory(size_bytes))?;
         let more = len.saturating_sub(bytes.len());
         bytes.try_reserve(more).map_err(|_| no_memory(size_bytes))?;
-        bytes.resize(len, 0);
+        bytes.truncate(len);
+        while let more @ 1.. = len.saturating_sub(bytes.len()) {
+            // `resize` takes 20 ms for 4 MiB where the compiler does not optimise, as in tests.
+            bytes.extend_from_slice(ZEROES.get(..more).unwrap_or(&ZEROES));
+        }
         Ok(())
     }
 }

@@ -88,10 +88,10 @@ fn assert_either(found: &[u8], before: &[u8], after: &[u8], what: &str) {
     let kept = before.len().min(after.len());
     assert!(found[..kept] == before[..kept], "{what}: old size");
     let same_or_zero = |(now, then): (&u8, &u8)| now == then || *now == 0;
-    assert!(
-        found[kept..].iter().zip(&before[kept..]).all(same_or_zero),
-        "{what}: what is dropped"
-    );
+    // Most pieces are equal, which is quicker to see for all bytes at once.
+    let piece = |(now, then): (&[u8], &[u8])| now == then || now.iter().zip(then).all(same_or_zero);
+    let mut pieces = found[kept..].chunks(4096).zip(before[kept..].chunks(4096));
+    assert!(pieces.all(piece), "{what}: what is dropped");
 }
 
 fn cut(device: &Arc<Memory>, disk: &[u8], size_bytes: u64) -> (Arc<Memory>, Vec<u8>) {

@@ -171,10 +171,17 @@ impl<'a> LogReader<'a> {
         let run = self.map.run_at(block)?;
         let stretch = STRETCH_BYTES.wrapping_shr(self.block_size.bits());
         let len_blocks = run.len_blocks.min(stretch);
-        let len_bytes = self.block_size.bytes_of(u64::from(len_blocks));
-        self.buffer.resize(index(len_bytes), 0);
+        let len = index(self.block_size.bytes_of(u64::from(len_blocks)));
+        if self.buffer.len() < len {
+            // Not `resize`, which is slow where the compiler does not optimise: most of the time of
+            // the tests that replay a journal.
+            self.buffer = vec![0; len];
+        }
         self.device
-            .read_at(self.block_size.byte_of(run.start), &mut self.buffer)
+            .read_at(
+                self.block_size.byte_of(run.start),
+                self.buffer.get_mut(..len).unwrap_or_default(),
+            )
             .map_err(device_failed)?;
         self.first = block.0;
         self.len_blocks = len_blocks;
