@@ -53,6 +53,9 @@ const EXHAUSTIVE: [(&str, Option<u32>); 7] = [
     ("default", Some(65536)),
 ];
 
+/// After so many sequences the exhaustive search prints how far it is.
+const REPORTED: usize = 1000;
+
 #[derive(Debug, Parser)]
 #[command(about = "Random operations with a crash at any moment, checked by e2fsck and the kernel")]
 struct Cli {
@@ -216,13 +219,18 @@ impl Bounds {
             States::All
         };
         let (mut sequences, mut failed, mut all) = (0, 0, Found::default());
+        let chosen = self.sequences()?;
+        let count = chosen.len();
         run_many(
-            self.sequences()?,
+            chosen,
             self.jobs,
             None,
             |sequence| search.run(sequence, states),
             |(_, outcome, _)| {
                 sequences += 1;
+                if sequences % REPORTED == 0 {
+                    print(&format!("{head}: {sequences} of {count} sequences"));
+                }
                 match outcome {
                     Ok(found) => all += found,
                     Err(error) => {
