@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 fn start(words: &[OsString]) -> ExitCode {
     use cli::Invocation;
     match Invocation::with(words.to_vec()) {
-        Invocation::AsIs(words) => run_or_help(&words),
+        Invocation::AsIs(words) => run_as_is(&words),
         Invocation::AsHelper(words) => cli::helper_exit_code(run(&words)).into(),
         Invocation::Done(code) => code.into(),
     }
@@ -33,12 +33,12 @@ fn start(words: &[OsString]) -> ExitCode {
 
 #[cfg(not(feature = "fuse"))]
 fn start(words: &[OsString]) -> ExitCode {
-    run_or_help(words)
+    run_as_is(words)
 }
 
 /// Runs the command, or does the work of a process that another command has started. Such a process
 /// starts before options and log.
-fn run_or_help(words: &[OsString]) -> ExitCode {
+fn run_as_is(words: &[OsString]) -> ExitCode {
     #[cfg(feature = "serve")]
     if words
         .get(1)

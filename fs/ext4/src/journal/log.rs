@@ -177,11 +177,9 @@ impl<'a> LogReader<'a> {
             // the tests that replay a journal.
             self.buffer = vec![0; len];
         }
+        let bytes = self.buffer.get_mut(..len).unwrap_or_default();
         self.device
-            .read_at(
-                self.block_size.byte_of(run.start),
-                self.buffer.get_mut(..len).unwrap_or_default(),
-            )
+            .read_at(self.block_size.byte_of(run.start), bytes)
             .map_err(device_failed)?;
         self.first = block.0;
         self.len_blocks = len_blocks;
