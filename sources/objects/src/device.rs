@@ -69,6 +69,7 @@ impl Device {
     pub(crate) fn of(opened: Opened, (uri, name): (&str, &str), options: &Options) -> Result<Self> {
         let blocks = Blocks::new(opened.size_bytes, options.cache_bytes);
         blocks.keep(0, &opened.first);
+        let ahead = ReadAhead::after(len_of(&opened.first).div_ceil(BLOCK_BYTES));
         let count = Arc::new(Count::of_first(&opened.first));
         let counted = Arc::new(CountedObject::new(opened.object, Arc::clone(&count)));
         let object: Arc<dyn Object> = match (&options.disk_cache, &opened.strong_version) {
@@ -91,7 +92,7 @@ impl Device {
                 outage: Outage::default(),
                 count,
             }),
-            ahead: ReadAhead::default(),
+            ahead,
             runtime: runtime::handle()?,
         })
     }

@@ -1,9 +1,9 @@
 //! The policy of fetching more than what a caller reads: the neighbourhood of scattered reads, and
 //! what follows reads in order.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::blocks::BLOCK_BYTES;
 
@@ -11,12 +11,17 @@ use crate::blocks::BLOCK_BYTES;
 const FEWEST_BLOCKS: u64 = (256 << 10) / BLOCK_BYTES;
 const MOST_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
 
-/// The number of blocks of a zone, 8 MiB. Each request in a zone is twice as long as the one before:
-/// where a filesystem has its inode tables and directories, many small reads follow.
-const ZONE_BLOCKS: u64 = (8 << 20) / BLOCK_BYTES;
+/// A request is near an earlier one that is at most so many times its length away. It is then twice
+/// as long: where a filesystem has its inode tables and directories, many small reads follow.
+const NEAR_LENGTHS: u64 = 2;
 
-/// The number of zones that are remembered.
-const ZONES: usize = 4096;
+/// The number of blocks before and after a block in which the near requests begin. A request for a
+/// long read, aligned, may be longer than what it leads to.
+const REACH_BEFORE: u64 = NEAR_LENGTHS * MOST_BLOCKS + MOST_BLOCKS + REQUEST_BLOCKS;
+const REACH_AFTER: u64 = NEAR_LENGTHS * MOST_BLOCKS + 1;
+
+/// The number of earlier requests that are remembered.
+const REMEMBERED: usize = 4096;
 
 /// The number of places where callers read in order.
 const STREAMS: usize = 16;
@@ -35,7 +40,8 @@ pub(crate) const REQUEST_BLOCKS: u64 = (4 << 20) / BLOCK_BYTES;
 /// The policy of one device.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    zones: Mutex<HashMap<u64, u32>>,
+    /// The runs of scattered reads, each by its first block, with its end.
+    fetched: Mutex<BTreeMap<u64, u64>>,
     streams: Mutex<Vec<Stream>>,
 }
 
@@ -52,6 +58,13 @@ struct Stream {
 }
 
 impl ReadAhead {
+    /// Returns the policy of a device whose first blocks are there, up to block `end`.
+    pub(crate) fn after(end: u64) -> Self {
+        let policy = Self::default();
+        policy.remember(0..end);
+        policy
+    }
+
     /// Returns the run to fetch for a missing block of a read that ends before block `end`: the
     /// missing blocks around it.
     pub(crate) fn around(
@@ -61,7 +74,7 @@ impl ReadAhead {
         count: u64,
         is_missing: &dyn Fn(u64) -> bool,
     ) -> Range<u64> {
-        let len = self.neighbourhood(block);
+        let len = neighbourhood(&self.fetched(), block);
         let start = block.checked_div(len).unwrap_or(0).saturating_mul(len);
         let limit = block.saturating_add(REQUEST_BLOCKS).min(count);
         let stop = start.saturating_add(len).max(end).min(limit);
@@ -72,21 +85,20 @@ impl ReadAhead {
         while run.end < stop && is_missing(run.end) {
             run.end = run.end.saturating_add(1);
         }
+        self.remember(run.clone());
         run
     }
 
-    /// Returns the number of blocks of the next request in the zone of a block.
-    fn neighbourhood(&self, block: u64) -> u64 {
-        let zone = block.checked_div(ZONE_BLOCKS).unwrap_or(0);
-        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
-        if zones.len() >= ZONES {
-            zones.clear();
+    fn remember(&self, run: Range<u64>) {
+        let mut fetched = self.fetched();
+        if fetched.len() >= REMEMBERED {
+            fetched.clear();
         }
-        let requests = zones.entry(zone).or_default();
-        let doublings = *requests;
-        *requests = requests.saturating_add(1);
-        let len = FEWEST_BLOCKS.checked_shl(doublings).unwrap_or(MOST_BLOCKS);
-        len.clamp(FEWEST_BLOCKS, MOST_BLOCKS)
+        fetched.insert(run.start, run.end);
+    }
+
+    fn fetched(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a read. Returns the blocks to read ahead, if it continues earlier ones.
@@ -130,22 +142,37 @@ impl ReadAhead {
     }
 }
 
+/// Returns the number of blocks of the request for a block: a power of two.
+fn neighbourhood(fetched: &BTreeMap<u64, u64>, block: u64) -> u64 {
+    let reach = block.saturating_sub(REACH_BEFORE)..=block.saturating_add(REACH_AFTER);
+    let doubled = fetched.range(reach).filter_map(|(&start, &end)| {
+        let len = end.saturating_sub(start).clamp(FEWEST_BLOCKS, MOST_BLOCKS);
+        let next = block.saturating_add(1);
+        let gap = start.saturating_sub(next).max(block.saturating_sub(end));
+        (gap <= len.saturating_mul(NEAR_LENGTHS)).then(|| len.saturating_mul(2))
+    });
+    let len = doubled.max().unwrap_or(FEWEST_BLOCKS).min(MOST_BLOCKS);
+    1 << len.ilog2()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn requests_in_a_zone_grow() {
+    fn requests_grow_near_earlier_ones() {
         let policy = ReadAhead::default();
         let missing = |_: u64| true;
-        let lens: Vec<_> = [5, 20, 40, 70, 90]
+        let lens: Vec<_> = [5, 10, 20, 40, 70, 200]
             .map(|block| policy.around(block, block + 1, 1 << 20, &missing))
             .into_iter()
             .map(|run| run.end - run.start)
             .collect();
-        assert_eq!(lens, [4, 8, 16, 16, 16]);
-        let far = policy.around(100_000, 100_001, 1 << 20, &missing);
-        assert_eq!(far, 100_000..100_004);
+        assert_eq!(lens, [4, 8, 16, 16, 16, 4]);
+        let before = policy.around(193, 194, 1 << 20, &missing);
+        assert_eq!(before, 192..200);
+        let policy = ReadAhead::after(2);
+        assert_eq!(policy.around(3, 4, 1 << 20, &|block| block >= 2), 2..8);
         // What is there is not fetched again, and a long read is one request.
         assert_eq!(policy.around(7, 8, 1 << 20, &|block| block == 7), 7..8);
         assert_eq!(policy.around(400, 430, 1 << 20, &missing).end, 430);

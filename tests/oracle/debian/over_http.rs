@@ -38,5 +38,5 @@ fn debian_is_inspected_over_http_in_few_requests() {
     let asked = device.statistics();
     assert_eq!(noted(), asked.requests);
     assert!(asked.requests <= 20, "{asked:?}");
-    assert!(asked.bytes <= 8 << 20, "{asked:?}");
+    assert!(asked.bytes <= 6 << 20, "{asked:?}");
 }
