@@ -137,11 +137,14 @@ impl Layer {
     }
 
     /// Returns the old image, extended to the new length and some space.
-    pub fn long_enough(self, mut before: Vec<u8>, after: usize) -> Vec<u8> {
-        if self != Self::Raw {
-            before.resize(before.len().max(after) + ROOM_BYTES, 0);
+    pub fn long_enough(self, before: Vec<u8>, after: usize) -> Vec<u8> {
+        if self == Self::Raw {
+            return before;
         }
-        before
+        // `resize` would write each zero by itself in a build that isn't optimised.
+        let mut longer = vec![0; before.len().max(after) + ROOM_BYTES];
+        longer[..before.len()].copy_from_slice(&before);
+        longer
     }
 
     /// Checks an image with `qemu-img check`. After a crash, clusters may be leaked.
