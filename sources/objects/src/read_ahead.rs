@@ -11,12 +11,13 @@ use crate::blocks::BLOCK_BYTES;
 const FEWEST_BLOCKS: u64 = (256 << 10) / BLOCK_BYTES;
 const MOST_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
 
-/// A request is near an earlier one that is at most so many times its length away. It is then twice
-/// as long: where a filesystem has its inode tables and directories, many small reads follow.
+/// The largest gap between a request and an earlier one that is near, in lengths of the earlier one.
+/// A request near an earlier one is twice as long: where a filesystem has its inode tables and
+/// directories, many small reads follow.
 const NEAR_LENGTHS: u64 = 2;
 
-/// The number of blocks before and after a block in which the near requests begin. A request for a
-/// long read, aligned, may be longer than what it leads to.
+/// The numbers of blocks before and after a block between which the requests near it begin. The
+/// longest request, for a long read, has `MOST_BLOCKS + REQUEST_BLOCKS` blocks.
 const REACH_BEFORE: u64 = NEAR_LENGTHS * MOST_BLOCKS + MOST_BLOCKS + REQUEST_BLOCKS;
 const REACH_AFTER: u64 = NEAR_LENGTHS * MOST_BLOCKS + 1;
 
@@ -40,7 +41,7 @@ pub(crate) const REQUEST_BLOCKS: u64 = (4 << 20) / BLOCK_BYTES;
 /// The policy of one device.
 #[derive(Debug, Default)]
 pub(crate) struct ReadAhead {
-    /// The runs of scattered reads, each by its first block, with its end.
+    /// The earlier requests of scattered reads: the first block of each, and its end.
     fetched: Mutex<BTreeMap<u64, u64>>,
     streams: Mutex<Vec<Stream>>,
 }
