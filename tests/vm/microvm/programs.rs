@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use diskfs::Disk;
@@ -24,7 +24,7 @@ struct Guest {
     appliance: PathBuf,
     root: PathBuf,
     data: PathBuf,
-    _shop: Workshop,
+    shop: Workshop,
 }
 
 const PROGRAMS: [&str; 12] = [
@@ -69,7 +69,7 @@ impl Guest {
             appliance,
             root,
             data,
-            _shop: shop,
+            shop,
         })
     }
 
@@ -316,13 +316,19 @@ fn a_program_has_a_terminal() {
     if require_all(&["script", "stty"]).is_none() {
         return;
     }
-    let program = "test -t 0 && test -t 1 && test -t 2 && tty; stty size; trap \"stty size\" WINCH; \
-        echo began; while :; do sleep 0.1; done";
+    // bash outlives a SIGINT that finds it waiting for a program which then ends by itself.
+    // Here that program is the last `stty` or a `sleep`, so Ctrl-C waits for one that is alone.
+    let program = "test -t 0 && test -t 1 && test -t 2 && tty; stty size; \
+        trap \"stty size; seen=1\" WINCH; echo began; until test \"$seen\"; do sleep 0.1; done; \
+        echo waits; exec sleep 1000";
     let inner = guest.command(&["--terminal"], &["bash", "-c", program]);
     let words = inner.get_args().map(|word| word.to_str().unwrap());
     let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    let resize = guest.shop.path("resize");
     let script = format!(
-        "stty rows 33 cols 77; (sleep 4; stty -F /dev/tty rows 40 cols 100) & exec {} {}",
+        "stty rows 33 cols 77; \
+         (until test -e {}; do sleep 0.1; done; stty -F /dev/tty rows 40 cols 100) & exec {} {}",
+        resize.display(),
         inner.get_program().display(),
         words.join(" ")
     );
@@ -339,14 +345,11 @@ fn a_program_has_a_terminal() {
         .unwrap();
     let mut seen = String::new();
     let mut output = terminal.stdout.take().unwrap();
-    while !seen.contains("40 100") {
-        let mut some = [0; 512];
-        let len = output.read(&mut some).unwrap();
-        assert_ne!(len, 0, "{seen}");
-        seen.push_str(&String::from_utf8_lossy(&some[..len]));
-    }
+    read_until(&mut output, "began", &mut seen);
+    fs::write(&resize, "").unwrap();
+    read_until(&mut output, "waits", &mut seen);
     let lines: Vec<&str> = seen.lines().map(str::trim_end).collect();
-    assert_eq!(lines, ["/dev/pts/0", "33 77", "began", "40 100"]);
+    assert_eq!(lines, ["/dev/pts/0", "33 77", "began", "40 100", "waits"]);
     terminal.stdin.take().unwrap().write_all(b"\x03").unwrap();
     assert_eq!(terminal.wait().unwrap().code(), Some(128 + libc::SIGINT));
     let output = guest.run(&["--terminal"], &["true"]);
@@ -357,6 +360,15 @@ fn a_program_has_a_terminal() {
         stderr(&output)
     );
     guest.check();
+}
+
+fn read_until(output: &mut ChildStdout, word: &str, seen: &mut String) {
+    while !seen.contains(word) {
+        let mut some = [0; 512];
+        let len = output.read(&mut some).unwrap();
+        assert_ne!(len, 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&some[..len]));
+    }
 }
 
 #[test]
