@@ -247,7 +247,7 @@ fn what_a_full_image_lost_is_told_at_the_end() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(1));
     let unmounted = diskfs(["umount".as_ref(), at.as_os_str()]);
     assert_eq!(unmounted.status.code(), Some(1), "{}", stderr(&unmounted));
     let said = stderr(&unmounted);

@@ -182,7 +182,7 @@ fn a_read_only_export() {
 fn several_threads_use_several_connections() {
     let slow = Slow {
         inner: Memory::new(vec![5; 4 << 20]),
-        delay: Duration::from_millis(100),
+        delay: Duration::from_millis(300),
     };
     let served = Served::device(Arc::new(slow));
     let device = connect(&served.uri("")).unwrap();
@@ -197,7 +197,8 @@ fn several_threads_use_several_connections() {
             });
         }
     });
-    assert!(begun.elapsed() < Duration::from_millis(800));
+    // One after another they take 4.8 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(3));
     assert!(served.server.connections() > 1);
 }
 

@@ -237,7 +237,7 @@ fn holes_are_sent_without_reading_them() {
 fn requests_are_answered_out_of_order_and_a_panic_is_an_error() {
     let slow = Slow {
         inner: Memory::new(vec![5; 4 << 20]),
-        delay: Duration::from_millis(500),
+        delay: Duration::from_secs(2),
     };
     let served = Served::device(Arc::new(slow));
     let mut hand = Hand::go(served.connect(), "");
@@ -255,7 +255,7 @@ fn requests_are_answered_out_of_order_and_a_panic_is_an_error() {
         .collect();
     answers.sort_unstable();
     assert_eq!(answers, [(2, 0), (3, EIO)]);
-    assert!(begun.elapsed() < Duration::from_millis(400));
+    assert!(begun.elapsed() < Duration::from_millis(1500));
     // The server completes the request before it stops.
     let stopping = std::thread::spawn(move || served.server.stop());
     assert_eq!(hand.simple(), (0, 1));
@@ -268,7 +268,7 @@ fn requests_are_answered_out_of_order_and_a_panic_is_an_error() {
 fn a_slow_device_delays_only_its_own_connections() {
     let slow = Slow {
         inner: Memory::new(vec![5; 4 << 20]),
-        delay: Duration::from_millis(600),
+        delay: Duration::from_secs(2),
     };
     let exports = vec![
         Export::writable("slow", Arc::new(slow)),
@@ -285,9 +285,9 @@ fn a_slow_device_delays_only_its_own_connections() {
     let mut third = Hand::go(served.connect(), "quick");
     third.send((READ, 0), 3, 0, 512);
     assert_eq!(third.simple(), (0, 3));
-    assert!(begun.elapsed() < Duration::from_millis(500));
+    assert!(begun.elapsed() < Duration::from_millis(1500));
     assert_eq!(slow.simple(), (0, 1));
-    assert!(begun.elapsed() >= Duration::from_millis(600));
+    assert!(begun.elapsed() >= Duration::from_secs(2));
 }
 
 #[test]

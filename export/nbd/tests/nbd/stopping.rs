@@ -46,7 +46,7 @@ fn device() -> Arc<Dirty> {
     Arc::new(Dirty {
         inner: Slow {
             inner: Memory::new(vec![5; 4 << 20]),
-            delay: Duration::from_millis(1500),
+            delay: Duration::from_secs(4),
         },
         writes: AtomicUsize::new(0),
     })
@@ -67,9 +67,9 @@ fn later_requests_are_refused_and_writes_are_flushed() {
     assert_eq!(hand.simple(), (0, 1));
     assert_eq!(device.writes.load(Ordering::Relaxed), 1);
     hand.send((READ, 0), 2, 0, LONG_BYTES);
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(500));
     let stopping = std::thread::spawn(move || served.server.stop());
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(1));
     // The read is still in progress, and these are not begun.
     hand.send((WRITE, 0), 3, 2 << 20, 512);
     hand.0.write_all(&[7; 512]).unwrap();
