@@ -52,7 +52,7 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Writes {
     /// Data is written before `write(2)` returns, so `write(2)` reports a lack of space. The kernel
-    /// keeps the pages for reading.
+    /// keeps the pages for reading, unless the handle is only for writing.
     #[default]
     Through,
     /// The kernel writes data later. Small writes are cheap; a lack of space or a failing image is

@@ -13,6 +13,7 @@ mod listing;
 mod losses;
 mod make;
 mod notifier_thread;
+mod past_cache;
 mod privileges;
 mod references;
 mod replies;
@@ -47,6 +48,7 @@ use durable::Changed;
 use listing::{Listed, OpenDirectories};
 pub(super) use losses::Losses;
 use notifier_thread::NotifierThread;
+use past_cache::Write;
 use privileges::Requester;
 use references::{References, StalePages};
 use replies::is_direct;
@@ -58,6 +60,7 @@ pub(super) struct WritingAdapter {
     fs: Arc<dyn FsWrite>,
     checks_permissions: bool,
     writes: Writes,
+    writes_past_cache: bool,
     references: References,
     directories: OpenDirectories,
     changes: Changes,
@@ -168,6 +171,7 @@ impl WritingAdapter {
             fs,
             checks_permissions: options.access.checks_permissions(),
             writes: options.writes,
+            writes_past_cache: false,
             references: References::new(),
             directories: OpenDirectories::default(),
             changes: Changes::new(),
@@ -221,8 +225,7 @@ impl WritingAdapter {
         result
     }
 
-    /// Opens a file. Without flags, the kernel caches its contents and keeps the pages that it has
-    /// already.
+    /// Opens a file. Returns how the kernel caches its contents.
     fn open_file(&self, inode: InodeNumber, flags: OpenFlags) -> Result<FopenFlags> {
         if self.writes == Writes::Direct {
             return Ok(FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
@@ -243,7 +246,7 @@ impl WritingAdapter {
             // The cache writes whole pages, which may begin before the end of the file.
             FopenFlags::FOPEN_DIRECT_IO
         } else {
-            FopenFlags::FOPEN_KEEP_CACHE
+            self.caching(inode, flags)
         })
     }
 
@@ -284,18 +287,23 @@ impl WritingAdapter {
     }
 
     /// Writes to a file. Returns the number of bytes, less than all if there is no room for more.
-    fn write_some(
-        &self,
-        requester: Requester,
-        node: INodeNo,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-        opened: OpenFlags,
-    ) -> Result<usize> {
+    fn write_some(&self, write: Write<'_>) -> Result<usize> {
+        let Write {
+            requester,
+            node,
+            offset,
+            data,
+            flags,
+            opened,
+            is_past_cache,
+        } = write;
         let inode = self.inode(node);
-        if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+        let must_lose_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        if must_lose_ids {
             self.drop_ids(node, requester)?;
+        }
+        // What root writes into the cache has lost its capabilities before.
+        if must_lose_ids || is_past_cache {
             privileges::drop_capabilities(&*self.fs, inode)?;
         }
         let (written, all) = write_all(&*self.fs, inode, offset, data);

@@ -1,6 +1,7 @@
 //! Direct writes, past the kernel's cache, beside readers that use the cache.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +76,75 @@ fn pages_are_not_stale_after_asynchronous_direct_writes() {
     let mut direct = File::options();
     direct.read(true).custom_flags(libc::O_DIRECT);
     assert!(direct.open(&path).is_ok());
+}
+
+/// The kernel would split a write into its cache that begins within a page.
+#[test]
+fn a_write_without_reading_is_one_request() {
+    if can_mount().is_none() {
+        return;
+    }
+    let m = Writable::new();
+    let path = m.join("f");
+    let mut written = File::create(&path).unwrap();
+    for _ in 0..20 {
+        written.write_all(&[1; 10_000]).unwrap();
+    }
+    assert_eq!(m.fs.write_count(), 20);
+    assert!(fs::read(&path).unwrap() == vec![1; 200_000]);
+    // Readers see what is written later.
+    written.write_all_at(&[2; 10_000], 5000).unwrap();
+    let mut expected = vec![1; 200_000];
+    expected[5000..15_000].fill(2);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// The program that counts in mapped pages, while its child counts elsewhere in the same pages by
+/// write(2), on a handle that is older than the mapping. Each number must stay until its writer
+/// replaces it.
+const TWO_COUNTERS: &str = r"
+import mmap, os, struct, sys, time
+PAGES = 4
+only_written = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
+os.write(only_written, bytes(PAGES * 4096))
+mapped = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), PAGES * 4096)
+end = time.monotonic() + 3
+child = os.fork()
+turn = 0
+while time.monotonic() < end:
+    turn += 1
+    at = turn % PAGES * 4096
+    number = struct.pack('=Q', turn)
+    if child:
+        mapped[at:at+8] = number
+        found = mapped[at:at+8]
+    else:
+        os.pwrite(only_written, number, at + 8)
+        found = mapped[at+8:at+16]
+    if found != number:
+        print('mapped' if child else 'written', turn, 'is', struct.unpack('=Q', found)[0])
+        os._exit(1)
+if not child: os._exit(0)
+last = [mapped[at:at+8] for at in range(0, PAGES * 4096, 4096)]
+mapped.flush()
+with open(sys.argv[1], 'rb') as f: stored = f.read()
+assert last == [stored[at:at+8] for at in range(0, PAGES * 4096, 4096)]
+assert os.wait()[1] == 0
+";
+
+#[test]
+fn a_mapping_and_a_handle_for_writing_change_the_same_pages() {
+    if can_mount().is_none() || require("python3").is_none() {
+        return;
+    }
+    let m = Writable::new();
+    let counters = Command::new("python3")
+        .args(["-c", TWO_COUNTERS])
+        .arg(m.join("f"))
+        .output()
+        .unwrap();
+    assert!(counters.status.success(), "{counters:?}");
+    m.end_well();
 }
 
 /// The program that writes several requests at a time, while its child sets and clears `O_DIRECT`:

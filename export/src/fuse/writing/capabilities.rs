@@ -22,3 +22,7 @@ pub(super) const WRITE_BACK_CAPABILITIES: [InitFlags; 2] = [
     // Append-only files bypass the cache and can still be mapped.
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
+
+/// The capability of kernels that, before they write past their cache, write what it has of the range
+/// and drop it (Linux 6.6).
+pub(super) const PAST_CACHE: InitFlags = InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;

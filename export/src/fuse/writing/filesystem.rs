@@ -20,12 +20,12 @@ use super::super::attributes::{decode_device, kind, no_attributes};
 use super::super::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS, with_flags, with_fsxattr};
 use super::super::options::Writes;
 use super::super::reading::report;
-use super::capabilities::{CAPABILITIES, WRITE_BACK_CAPABILITIES};
+use super::capabilities::{CAPABILITIES, PAST_CACHE, WRITE_BACK_CAPABILITIES};
 use super::copy::{self, FileOffset};
 use super::listing::Listed;
+use super::past_cache::{Write, answer_write};
 use super::privileges::Requester;
-use super::references::StalePages;
-use super::replies::{is_direct, rename_mode, reply_empty, reply_entry};
+use super::replies::{rename_mode, reply_empty, reply_entry};
 use super::set_attributes::AttributeChanges;
 use super::{Full, Maker, Refusal, WritingAdapter};
 
@@ -38,6 +38,8 @@ impl Filesystem for WritingAdapter {
             Writes::Through | Writes::Direct => &[][..],
             Writes::Cached => &WRITE_BACK_CAPABILITIES,
         };
+        self.writes_past_cache =
+            self.writes == Writes::Through && config.add_capabilities(PAST_CACHE).is_ok();
         for &flags in CAPABILITIES.iter().chain(to_cache) {
             // A capability that this kernel lacks is left out.
             let _ = config.add_capabilities(flags);
@@ -208,14 +210,14 @@ impl Filesystem for WritingAdapter {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         self.answer_change("create", || {
             let maker = Maker::new(request, mode, umask);
             match self.make(parent, name, NewKind::Regular, maker) {
                 Ok((attr, generation)) => {
-                    let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                    let flags = self.caching(self.inode(attr.ino), OpenFlags(flags));
                     reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
                 }
                 Err(refusal) => reply.error(refusal.report("create")),
@@ -229,14 +231,14 @@ impl Filesystem for WritingAdapter {
         parent: INodeNo,
         mode: u32,
         umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         self.answer_change("tmpfile", || {
             let maker = Maker::new(request, mode, umask);
             match self.make_unnamed(parent, maker) {
                 Ok((attr, generation)) => {
-                    let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                    let flags = self.caching(self.inode(attr.ino), OpenFlags(flags));
                     reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
                 }
                 Err(refusal) => reply.error(refusal.report("tmpfile")),
@@ -318,12 +320,13 @@ impl Filesystem for WritingAdapter {
         _handle: FileHandle,
         offset: u64,
         size: u32,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        _flags: OpenFlags,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         self.reading.answer("read", || {
-            if !is_direct(flags) {
+            // Only what goes past the cache has a lock owner.
+            if lock_owner.is_none() {
                 self.references.note_pages(self.inode(node));
             }
             self.reading.read(node, offset, size, reply);
@@ -343,28 +346,23 @@ impl Filesystem for WritingAdapter {
         reply: ReplyWrite,
     ) {
         self.answer_change("write", || {
-            let inode = self.inode(node);
-            // Only a write past the cache has a lock owner. The open flags don't tell: fcntl(2) can set
-            // O_DIRECT while a write into the cache is on its way, and its pages are locked until the
-            // answer. A notification before the answer would wait for them forever.
-            let is_direct = is_direct(flags) && lock_owner.is_some();
-            if !is_direct {
-                self.references.note_pages(inode);
-            }
-            let requester = Requester::new(request);
-            let done = self.write_some(requester, node, offset, data, write_flags, flags);
-            // Also after an error: a part may have been written.
-            let stale = if is_direct {
-                let len_bytes = data.len() as u64;
-                self.references.stale_pages(inode, offset, len_bytes)
-            } else {
-                StalePages::None
+            let write = Write {
+                requester: Requester::new(request),
+                node,
+                offset,
+                data,
+                flags: write_flags,
+                opened: flags,
+                // The open flags don't tell: fcntl(2) can set O_DIRECT while a write into the cache
+                // is on its way, and its pages are locked until the answer. A notification before
+                // the answer would wait for them forever.
+                is_past_cache: lock_owner.is_some(),
             };
-            self.without_stale_pages(node, stale, move || match done {
-                // A request is smaller than 4 GiB.
-                Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
-                Err(error) => reply.error(report("write", &error)),
-            });
+            if write.is_past_cache {
+                return self.write_past_cache(write, reply);
+            }
+            self.references.note_pages(self.inode(node));
+            answer_write(self.write_some(write), reply);
         });
     }
 

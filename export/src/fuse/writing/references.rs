@@ -29,6 +29,8 @@ struct Known {
     /// The last time at which the kernel may have cached a page of the file; `None` if it never
     /// did.
     pages: Option<Instant>,
+    /// True if a program can have mapped the file to change it.
+    is_mappable: bool,
 }
 
 /// The pages in the kernel's cache that may be stale after a direct write.
@@ -103,6 +105,19 @@ impl References {
         if let Some(known) = self.part(inode).get_mut(&inode) {
             known.pages = Some(Instant::now());
         }
+    }
+
+    /// Records that a file is opened for reading and writing, before the answer. A mapping outlives
+    /// its handle, so this is true until the kernel forgets the file.
+    pub(super) fn note_mappable(&self, inode: InodeNumber) {
+        if let Some(known) = self.part(inode).get_mut(&inode) {
+            known.is_mappable = true;
+        }
+    }
+
+    pub(super) fn is_mappable(&self, inode: InodeNumber) -> bool {
+        let counts = self.part(inode);
+        counts.get(&inode).is_some_and(|known| known.is_mappable)
     }
 
     /// Returns the pages that are stale after a direct write.

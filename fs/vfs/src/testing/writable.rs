@@ -73,6 +73,7 @@ struct FsState {
     clock: fn() -> Timestamp,
     refusal: Option<ErrorKind>,
     synced: Vec<Synced>,
+    write_count: u64,
 }
 
 impl Default for FsState {
@@ -92,6 +93,7 @@ impl FsState {
             clock,
             refusal: None,
             synced: Vec::new(),
+            write_count: 0,
         }
     }
 }
@@ -132,6 +134,11 @@ impl WritableMemoryFs {
     /// Returns the syncs since the last call of this method.
     pub fn take_synced(&self) -> Vec<Synced> {
         std::mem::take(&mut self.write().synced)
+    }
+
+    /// Returns the number of writes to files.
+    pub fn write_count(&self) -> u64 {
+        self.read().write_count
     }
 
     /// Returns the number of files, including those without a name.
@@ -342,6 +349,7 @@ impl FsWrite for WritableMemoryFs {
             }
             Ok(())
         };
+        self.write().write_count += 1;
         self.change_contents(inode, check, |blocks, room| {
             blocks.write_at(offset, data, room)
         })
