@@ -1,5 +1,6 @@
 //! New encrypted images, which `cryptsetup` and QEMU open.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -155,6 +156,34 @@ fn a_refused_encryption_leaves_nothing() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), before);
 }
 
+/// Runs a command on a terminal of `script`, and types a line at each prompt.
+fn type_into(words: &str, lines: &[&str]) -> Output {
+    let mut script = Command::new("script")
+        .args(["-qec", words, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut terminal = script.stdin.take().unwrap();
+    let mut shown = script.stdout.take().unwrap();
+    let mut stdout = Vec::new();
+    for line in lines {
+        let mut byte = [0];
+        while shown.read(&mut byte).unwrap() == 1 {
+            stdout.push(byte[0]);
+            if stdout.ends_with(b": ") {
+                break;
+            }
+        }
+        // The prompt appears before the terminal stops to show what is typed.
+        std::thread::sleep(Duration::from_millis(500));
+        terminal.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+    shown.read_to_end(&mut stdout).unwrap();
+    let output = script.wait_with_output().unwrap();
+    Output { stdout, ..output }
+}
+
 /// The passphrase is asked for twice. `script` gives the program a terminal.
 #[test]
 fn a_passphrase_is_asked_for_on_the_terminal_alone() {
@@ -167,17 +196,12 @@ fn a_passphrase_is_asked_for_on_the_terminal_alone() {
         "{DISKFS} create --encrypt ask -o encrypt.iter-time=10 {} 1M",
         image.display()
     );
-    let type_into = |words: &str, lines: &str| {
-        let script = format!("(sleep 0.5; printf '{lines}') | script -qec '{words}' /dev/null");
-        let mut command = Command::new("sh");
-        command.args(["-c", &script]).output().unwrap()
-    };
-    let typed = |lines: &str| type_into(&words, lines);
-    let differ = typed("one\\ntwo\\n");
+    let typed = |lines: &[&str]| type_into(&words, lines);
+    let differ = typed(&["one", "two"]);
     let told = String::from_utf8_lossy(&differ.stdout);
     assert!(!differ.status.success() && !image.exists(), "{differ:?}");
     assert!(told.contains("the passphrases differ"), "{told}");
-    let made = typed("one\\none\\n");
+    let made = typed(&["one", "one"]);
     assert!(made.status.success(), "{made:?}");
     let told = String::from_utf8_lossy(&made.stdout);
     assert!(!told.contains("one"), "{told}");
@@ -190,7 +214,7 @@ fn a_passphrase_is_asked_for_on_the_terminal_alone() {
     assert!(opens("one"));
     let change = "--key-remove ask --key-add ask -o encrypt.iter-time=10";
     let change = format!("{DISKFS} amend {change} {}", image.display());
-    let changed = type_into(&change, "one\\ntwo\\ntwo\\n");
+    let changed = type_into(&change, &["one", "two", "two"]);
     assert!(changed.status.success(), "{changed:?}");
     assert!(opens("two") && !opens("one"));
 

@@ -311,6 +311,15 @@ fn tls_and_sockets() {
     shell(at, "cmp demo.qcow2 more/copy");
 }
 
+/// Waits for the first bytes of a file that is being written.
+fn await_bytes(path: &Path) {
+    let start = Instant::now();
+    while !fs::metadata(path).is_ok_and(|file| file.len() > 0) {
+        assert!(start.elapsed() < Duration::from_mins(1));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn an_image_that_changes_breaks_off() {
     let Some(scene) = Scene::new(&[], |more| {
@@ -326,7 +335,7 @@ fn an_image_that_changes_breaks_off() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    await_bytes(&scene.directory().join("more/copy"));
     shell(
         scene.directory(),
         "printf x | dd of=large conv=notrunc status=none",
@@ -363,7 +372,7 @@ fn the_server_ends_after_its_requests() {
         .current_dir(at)
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    await_bytes(&at.join("copy"));
     let id = server.id().to_string();
     assert!(Command::new("kill").arg(id).status().unwrap().success());
     assert!(slow.wait().unwrap().success());

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -228,7 +229,7 @@ fn a_file_of_tokens_closes_addresses() {
     server.wait().unwrap();
     assert!(scene.at().join("more/socket").exists());
     let mut server = command.stderr(Stdio::null()).spawn().unwrap();
-    sleep(Duration::from_secs(1));
+    await_socket(&scene.at().join("more/socket"));
     shell(scene.at(), copy);
     shell(scene.at(), &format!("kill {}", server.id()));
     assert!(server.wait().unwrap().success());
@@ -312,9 +313,8 @@ fn silent_clients_do_not_hold_others_up() {
 
 fn await_socket(path: &Path) {
     let start = Instant::now();
-    while !path.exists() {
+    while UnixStream::connect(path).is_err() {
         assert!(start.elapsed() < Duration::from_mins(1));
         sleep(Duration::from_millis(20));
     }
-    sleep(Duration::from_millis(500));
 }
