@@ -269,6 +269,21 @@ impl WritingAdapter {
         privileges::drop_capabilities(&*self.fs, inode)
     }
 
+    /// Drops the capabilities of a file that is written. It looks for them only once: a filesystem in
+    /// a microVM would be asked at every write.
+    fn drop_capabilities(&self, inode: InodeNumber) -> Result<()> {
+        if self.references.lacks_capabilities(inode) {
+            return Ok(());
+        }
+        // Noted before the look: capabilities that are set meanwhile change the note again.
+        self.references.note_lacks_capabilities(inode, true);
+        let dropped = privileges::drop_capabilities(&*self.fs, inode);
+        if dropped.is_err() {
+            self.references.note_lacks_capabilities(inode, false);
+        }
+        dropped
+    }
+
     /// Drops set-user-id and set-group-id, and invalidates the mode that the kernel has cached.
     fn drop_ids(&self, node: INodeNo, requester: Requester) -> Result<()> {
         let is_of_group = |file: &Metadata| self.is_of_group(requester, file);
@@ -304,7 +319,7 @@ impl WritingAdapter {
         }
         // What root writes into the cache has lost its capabilities before.
         if must_lose_ids || is_past_cache {
-            privileges::drop_capabilities(&*self.fs, inode)?;
+            self.drop_capabilities(inode)?;
         }
         let (written, all) = write_all(&*self.fs, inode, offset, data);
         // The program that wrote into the cache has continued, and the kernel takes a partial write
@@ -398,7 +413,11 @@ impl WritingAdapter {
         if is_acl(name) {
             return self.set_acl(request, inode, value, name, how);
         }
-        Ok(self.fs.set_xattr(inode, name, value, how)?)
+        let set = self.fs.set_xattr(inode, name, value, how);
+        if name == privileges::CAPABILITY {
+            self.references.note_lacks_capabilities(inode, false);
+        }
+        Ok(set?)
     }
 
     /// Lists a directory from `cookie` on, until `take` reports that there is no room for more.

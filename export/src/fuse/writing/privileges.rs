@@ -12,7 +12,7 @@ const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
 /// The extended attribute with the file's capabilities, see capabilities(7).
-const CAPABILITY: &[u8] = b"security.capability";
+pub(super) const CAPABILITY: &[u8] = b"security.capability";
 
 /// The process that sent a request, by its ids on the host. The request does not say whether the
 /// process has `CAP_FSETID`; root is assumed to have it.

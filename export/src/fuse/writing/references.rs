@@ -31,6 +31,8 @@ struct Known {
     pages: Option<Instant>,
     /// True if a program can have mapped the file to change it.
     is_mappable: bool,
+    /// True if the file is known to have no capabilities.
+    lacks_capabilities: bool,
 }
 
 /// The pages in the kernel's cache that may be stale after a direct write.
@@ -118,6 +120,20 @@ impl References {
     pub(super) fn is_mappable(&self, inode: InodeNumber) -> bool {
         let counts = self.part(inode);
         counts.get(&inode).is_some_and(|known| known.is_mappable)
+    }
+
+    /// Records whether a file is known to have no capabilities.
+    pub(super) fn note_lacks_capabilities(&self, inode: InodeNumber, lacks: bool) {
+        if let Some(known) = self.part(inode).get_mut(&inode) {
+            known.lacks_capabilities = lacks;
+        }
+    }
+
+    pub(super) fn lacks_capabilities(&self, inode: InodeNumber) -> bool {
+        let counts = self.part(inode);
+        counts
+            .get(&inode)
+            .is_some_and(|known| known.lacks_capabilities)
     }
 
     /// Returns the pages that are stale after a direct write.
